@@ -14,7 +14,7 @@
 static atomic_long fail_at; /* count at which allocations start to fail; 0 never */
 static atomic_long count;
 
-static int refuse(void)
+static int alloc_refuse(void)
 {
     long n = atomic_fetch_add_explicit(&count, 1, memory_order_relaxed) + 1;
     long f = atomic_load_explicit(&fail_at, memory_order_relaxed);
@@ -24,9 +24,9 @@ static int refuse(void)
 void dt_alloc_fail_after(long n) { atomic_store(&fail_at, n > 0 ? atomic_load(&count) + n : 0); }
 long dt_alloc_count(void) { return atomic_load(&count); }
 
-void *dt_malloc(size_t n) { return refuse() ? NULL : malloc(n ? n : 1); }
-void *dt_calloc(size_t n, size_t size) { return refuse() ? NULL : calloc(n ? n : 1, size ? size : 1); }
-void *dt_realloc(void *p, size_t n) { return refuse() ? NULL : realloc(p, n ? n : 1); }
+void *dt_malloc(size_t n) { return alloc_refuse() ? NULL : malloc(n ? n : 1); }
+void *dt_calloc(size_t n, size_t size) { return alloc_refuse() ? NULL : calloc(n ? n : 1, size ? size : 1); }
+void *dt_realloc(void *p, size_t n) { return alloc_refuse() ? NULL : realloc(p, n ? n : 1); }
 
 void *dt_reallocarray(void *p, size_t n, size_t size)
 {

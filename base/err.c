@@ -22,18 +22,18 @@ static const struct row {
 #undef ERR
 };
 
-static const struct row *find(int num)
+static const struct row *err_find(int num)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].num == num)
             return &rows[i];
-    return find(DT_E_INTERNAL);
+    return err_find(DT_E_INTERNAL);
 }
 
-const char *dt_err_code(int num) { return find(num)->code; }
-const char *dt_err_text(int num) { return find(num)->text; }
-int dt_err_http(int num) { return find(num)->http; }
-int dt_err_exit(int num) { return find(num)->exit; }
+const char *dt_err_code(int num) { return err_find(num)->code; }
+const char *dt_err_text(int num) { return err_find(num)->text; }
+int dt_err_http(int num) { return err_find(num)->http; }
+int dt_err_exit(int num) { return err_find(num)->exit; }
 
 int dt_err_from_code(const char *code)
 {

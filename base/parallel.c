@@ -20,7 +20,7 @@ struct work {
     atomic_size_t next;
 };
 
-static void *take(void *user)
+static void *parallel_take(void *user)
 {
     struct work *w = user;
     for (size_t i; (i = atomic_fetch_add(&w->next, 1)) < w->n;)
@@ -41,11 +41,11 @@ void dt_parallel(unsigned threads, size_t n, void (*fn)(void *user, size_t i), v
     if (threads > 1) {
         sigfillset(&all);
         pthread_sigmask(SIG_BLOCK, &all, &before);
-        while (started + 1 < threads && !pthread_create(&thread[started], NULL, take, &w))
+        while (started + 1 < threads && !pthread_create(&thread[started], NULL, parallel_take, &w))
             started++;
         pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
-    take(&w);
+    parallel_take(&w);
     while (started)
         pthread_join(thread[--started], NULL);
 }

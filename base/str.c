@@ -12,7 +12,7 @@
 
 #include "base/alloc.h"
 
-static bool room(struct dt_str *s, size_t more)
+static bool str_room(struct dt_str *s, size_t more)
 {
     if (s->failed)
         return false;
@@ -39,7 +39,7 @@ void dt_str_done(struct dt_str *s)
 
 void dt_str_addn(struct dt_str *s, const void *p, size_t n)
 {
-    if (!room(s, n))
+    if (!str_room(s, n))
         return;
     if (n)
         memcpy(s->s + s->len, p, n);
@@ -56,7 +56,7 @@ void dt_str_addfv(struct dt_str *s, const char *fmt, va_list ap)
     va_copy(ap2, ap);
     int n = vsnprintf(NULL, 0, fmt, ap2);
     va_end(ap2);
-    if (n < 0 || !room(s, (size_t)n)) {
+    if (n < 0 || !str_room(s, (size_t)n)) {
         s->failed = true;
         return;
     }

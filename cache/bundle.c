@@ -47,7 +47,7 @@ struct counts {
     unsigned long imported, present, left_out;
 };
 
-static int nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory for a bundle"); }
+static int bundle_nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory for a bundle"); }
 
 /* The row that `s` stands on, as a line. 1, 0: it is damaged; negative: error. */
 static int export_row(sqlite3_stmt *s, struct dt_str *out, struct dt_err *e)
@@ -58,7 +58,7 @@ static int export_row(sqlite3_stmt *s, struct dt_str *out, struct dt_err *e)
         text[i] = cache_column(s, i);
     int sound = cache_row_check(text, n - 1);
     if (sound < 0)
-        return nomem(e);
+        return bundle_nomem(e);
     if (!sound)
         return 0; /* a miss here, and no gift to others */
     json_t *list = json_array();
@@ -67,12 +67,12 @@ static int export_row(sqlite3_stmt *s, struct dt_str *out, struct dt_err *e)
     dt_free_ char *line = json_array_size(list) == (size_t)n ? json_dumps(list, JSON_COMPACT) : NULL;
     json_decref(list);
     if (!line)
-        return nomem(e);
+        return bundle_nomem(e);
     dt_str_add(out, "{\"table\": \"entry\", \"row\": ");
     dt_str_add(out, line);
     dt_str_add(out, "}\n");
     if (out->failed)
-        return nomem(e);
+        return bundle_nomem(e);
     if (out->len > DT_JSON_MAX / 2)
         return dt_err_set(e, DT_E_TOO_LARGE,
                           "the cache is larger than a bundle may be (%u MB): copy the file, or run cache gc first",
@@ -108,7 +108,7 @@ int cache_export(struct cache *c, const unsigned *uid, char **ret, size_t *ret_l
         r = cache_unreadable(c, e);
     dt_str_addf(&out, "{\"end\": %lu}\n", rows);
     if (r >= 0 && out.failed)
-        r = nomem(e);
+        r = bundle_nomem(e);
     if (r < 0) {
         dt_str_done(&out);
         return r;
@@ -165,7 +165,7 @@ static const struct table *check_row(const json_t *o, unsigned long line, const 
     }
     int sound = bad ? 1 : cache_row_check(text, t->columns - 1);
     if (sound < 0) {
-        nomem(e);
+        bundle_nomem(e);
         return NULL;
     }
     if (!sound)
@@ -194,7 +194,7 @@ static int import_row(struct cache *c, const json_t *o, unsigned long line, cons
     struct cache_key k = {"plan", text[1], text[2], text[3], text[4]};
     json_t *plan = object(text[BODY]);
     if (!plan)
-        return nomem(e);
+        return bundle_nomem(e);
     int r = 0;
     if (!json_object_get(plan, "recipe"))
         n->left_out++;
@@ -257,7 +257,7 @@ int cache_import(struct cache *c, const char *text, size_t len, const char *orig
         dt_err_move(e, &mine);
     dt_err_done(&mine);
     if (r == 0 && !o)
-        return nomem(e);
+        return bundle_nomem(e);
     if (r == 0)
         *ret = o;
     return r;

@@ -13,7 +13,7 @@
 
 #define NEAREST_MAX 10000
 
-static int nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory"); }
+static int entries_nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory"); }
 /* ---- list ------------------------------------------------------------------------------------------------------ */
 #define ENTRY                                                                                                          \
     "id, want, signature, device, toolchain, policy, digest, length(CAST(body AS BLOB)), created, used, hits, "        \
@@ -65,7 +65,7 @@ int cache_list(struct cache *c, const char *signature, unsigned limit, json_t **
     if (r < 0)
         return r;
     if (!o)
-        return nomem(e);
+        return entries_nomem(e);
     *ret = o;
     return 0;
 }
@@ -90,7 +90,7 @@ static const struct {
 };
 
 /* Find the damaged rows: [{table, key}], and how many rows there are. */
-static int check(struct cache *c, json_t *damaged, json_int_t *ret_rows, struct dt_err *e)
+static int entries_check(struct cache *c, json_t *damaged, json_int_t *ret_rows, struct dt_err *e)
 {
     json_int_t rows = 0;
     for (size_t k = 0; k < sizeof checks / sizeof *checks; k++) {
@@ -107,7 +107,7 @@ static int check(struct cache *c, json_t *damaged, json_int_t *ret_rows, struct 
             int ok = cache_row_check(text, n - 1);
             if (ok < 0) {
                 sqlite3_finalize(s);
-                return nomem(e);
+                return entries_nomem(e);
             }
             if (ok && checks[k].body) {
                 ok = dt_json_load(text[checks[k].at], strlen(text[checks[k].at]), &o, NULL) == 0;
@@ -131,7 +131,7 @@ int cache_verify(struct cache *c, json_t **ret, struct dt_err *e)
     json_t *damaged = json_array();
     json_int_t rows = 0;
     sqlite3_stmt *s;
-    int r = check(c, damaged, &rows, e);
+    int r = entries_check(c, damaged, &rows, e);
     if (r < 0) {
         json_decref(damaged);
         return r;
@@ -145,7 +145,7 @@ int cache_verify(struct cache *c, json_t **ret, struct dt_err *e)
     json_t *o = json_pack("{s:b, s:I, s:o, s:s}", "ok", !json_array_size(damaged) && !strcmp(words, "ok"), "checked",
                           rows, "damaged", damaged, "file", words);
     if (!o)
-        return nomem(e);
+        return entries_nomem(e);
     *ret = o;
     return 0;
 }
@@ -167,7 +167,7 @@ static int64_t all_bytes(struct cache *c)
     return cache_number(c, "SELECT " BYTES) + kept_bytes(c, CACHE_FOOTPRINTS) + kept_bytes(c, CACHE_TRIALS);
 }
 
-static int collect(struct cache *c, int64_t max_age, int64_t max_bytes, struct dt_err *e)
+static int entries_collect(struct cache *c, int64_t max_age, int64_t max_bytes, struct dt_err *e)
 {
     static const char *const orphans[] = {
         "DELETE FROM known WHERE NOT EXISTS (SELECT 1 FROM entry WHERE entry.signature = known.signature)",
@@ -178,7 +178,7 @@ static int collect(struct cache *c, int64_t max_age, int64_t max_bytes, struct d
     json_int_t rows;
     size_t i;
     char sql[160];
-    int r = check(c, damaged, &rows, e), rc = SQLITE_OK;
+    int r = entries_check(c, damaged, &rows, e), rc = SQLITE_OK;
     json_array_foreach (damaged, i, v)
         for (size_t k = 0; r == 0 && rc == SQLITE_OK && k < sizeof checks / sizeof *checks; k++)
             if (!strcmp(checks[k].table, json_string_value(json_object_get(v, "table")))) {
@@ -232,7 +232,7 @@ int cache_gc(struct cache *c, int64_t max_age, int64_t max_bytes, json_t **ret, 
     if (cache_run(c, "BEGIN IMMEDIATE", NULL, 0) != SQLITE_OK)
         return cache_unwritable(c, e);
     json_int_t before = cache_number(c, "SELECT count(*) FROM entry"), bytes = all_bytes(c);
-    int r = collect(c, max_age, max_bytes, e);
+    int r = entries_collect(c, max_age, max_bytes, e);
     if (r == 0 && cache_run(c, "COMMIT", NULL, 0) != SQLITE_OK)
         r = cache_unwritable(c, e);
     if (r < 0) {
@@ -245,14 +245,14 @@ int cache_gc(struct cache *c, int64_t max_age, int64_t max_bytes, json_t **ret, 
     json_t *o = json_pack("{s:I, s:I, s:I, s:I}", "removed", before - kept, "kept", kept, "freed_bytes", bytes - now,
                           "bytes", now);
     if (!o)
-        return nomem(e);
+        return entries_nomem(e);
     *ret = o;
     return 0;
 }
 
 /* ---- nearest --------------------------------------------------------------------------------------------------- */
 /* How many factors differ; appended to `list` unless NULL. */
-static size_t compare(json_t *mine, json_t *stored, json_t *list)
+static size_t entries_compare(json_t *mine, json_t *stored, json_t *list)
 {
     size_t n = 0;
     const char *key;
@@ -325,7 +325,7 @@ int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, j
         for (size_t i = 0; i < 3; i++)
             rank += strcmp(dt_json_text(o, rest[i]), dt_json_text(mine, rest[i])) != 0;
         if (strcmp(dt_json_text(o, "signature"), dt_json_text(mine, "signature"))) {
-            rank += 4 * (1 + compare(mf, of, NULL));
+            rank += 4 * (1 + entries_compare(mf, of, NULL));
             if (strcmp(dt_json_text(of, "launches"), dt_json_text(mf, "launches")))
                 rank += SIZE_MAX / 2;
         }
@@ -340,7 +340,7 @@ int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, j
     int r = rc == SQLITE_DONE ? best != NULL : cache_unreadable(c, e);
     if (r == 1) {
         json_t *list = json_array();
-        compare(mf, json_object_get(best, "factors"), list);
+        entries_compare(mf, json_object_get(best, "factors"), list);
         for (size_t i = 0; i < 3; i++)
             if (strcmp(dt_json_text(best, rest[i]), dt_json_text(mine, rest[i])))
                 json_array_append_new(list,
@@ -352,7 +352,7 @@ int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, j
         if (o)
             *ret = o;
         else
-            r = nomem(e);
+            r = entries_nomem(e);
     }
     json_decref(best);
     json_decref(mine);

@@ -59,7 +59,7 @@ static const char *own_name(const struct renamer *r, enum kind k, uint32_t i)
     return k == BUFFER ? r->g->buffer[i].name : k == MODULE ? r->g->module[i].name : r->g->launch[i].name;
 }
 
-static int nomem(struct renamer *r) { return dt_err_set(r->e, DT_E_NOMEM, "out of memory"); }
+static int rename_nomem(struct renamer *r) { return dt_err_set(r->e, DT_E_NOMEM, "out of memory"); }
 
 /* The number of a canonical name of kind k, or DT_NAME_NONE. */
 static uint32_t canonical(const char *s, size_t n, enum kind k)
@@ -195,7 +195,7 @@ static int out_name(struct renamer *r, enum kind k, const char *s, struct dt_str
     if (x == 0 && (name.failed || (made && name.s &&
                                    (json_object_set_new_nocheck(r->chosen[k], s, json_string_nocheck(name.s)) < 0 ||
                                     json_object_set_new_nocheck(r->taken[k], name.s, json_true()) < 0))))
-        x = nomem(r);
+        x = rename_nomem(r);
     if (x == 0 && name.s)
         dt_str_add(to, name.s);
     dt_str_done(&name);
@@ -205,41 +205,41 @@ static int out_name(struct renamer *r, enum kind k, const char *s, struct dt_str
 /* ---- places -------------------------------------------------------------------------------------------------- */
 
 /* 1: *to has the new name; 0: it is of something unused (storing only); negative: error. */
-static int name(struct renamer *r, enum kind k, const char *s, struct dt_str *to)
+static int rename_name(struct renamer *r, enum kind k, const char *s, struct dt_str *to)
 {
     int x = r->out ? out_name(r, k, s, to) : in_name(r, k, s, to);
     if (x >= 0 && to->failed)
-        return nomem(r);
+        return rename_nomem(r);
     return r->out ? (x < 0 ? x : 1) : x > 0;
 }
 
 /* The new string for a string value; anything else stays. */
-static int value(struct renamer *r, enum kind k, json_t *v)
+static int rename_value(struct renamer *r, enum kind k, json_t *v)
 {
     struct dt_str to = {0};
     if (!json_is_string(v))
         return 0;
-    int x = name(r, k, json_string_value(v), &to);
+    int x = rename_name(r, k, json_string_value(v), &to);
     if (x == 0)
         x = dt_err_set(r->e, DT_E_INTERNAL, "the document names '%s', which no launch uses", json_string_value(v));
     else if (x > 0)
-        x = json_string_set(v, to.s ? to.s : "") < 0 ? nomem(r) : 0;
+        x = json_string_set(v, to.s ? to.s : "") < 0 ? rename_nomem(r) : 0;
     dt_str_done(&to);
     return x;
 }
 
-static int member(struct renamer *r, enum kind k, json_t *obj, const char *key)
+static int rename_member(struct renamer *r, enum kind k, json_t *obj, const char *key)
 {
-    return value(r, k, json_object_get(obj, key));
+    return rename_value(r, k, json_object_get(obj, key));
 }
 
-static int list(struct renamer *r, enum kind k, json_t *array)
+static int rename_list(struct renamer *r, enum kind k, json_t *array)
 {
     size_t i;
     json_t *v;
     int x;
     json_array_foreach (array, i, v)
-        if ((x = value(r, k, v)) < 0)
+        if ((x = rename_value(r, k, v)) < 0)
             return x;
     return 0;
 }
@@ -268,12 +268,12 @@ static int buffer_list(struct renamer *r, json_t *array)
 {
     size_t n = json_array_size(array), i;
     json_t *v;
-    int x = list(r, BUFFER, array);
+    int x = rename_list(r, BUFFER, array);
     if (x < 0 || n < 2)
         return x;
     dt_free_ struct ranked *all = dt_calloc(n, sizeof *all);
     if (!all)
-        return nomem(r);
+        return rename_nomem(r);
     json_array_foreach (array, i, v)
         all[i] = (struct ranked){json_is_string(v) ? rank(r, BUFFER, json_string_value(v)) : SIZE_MAX, i, NULL,
                                  json_incref(v)};
@@ -295,11 +295,11 @@ static int keys(struct renamer *r, enum kind k, json_t *obj, const char *key)
     struct ranked *all = dt_calloc(json_object_size(old) + 1, sizeof *all);
     if (!all || !(fresh = json_object())) {
         free(all);
-        return nomem(r);
+        return rename_nomem(r);
     }
     json_object_foreach (old, s, v) {
         struct dt_str to = {0};
-        if ((x = name(r, k, s, &to)) <= 0) {
+        if ((x = rename_name(r, k, s, &to)) <= 0) {
             dt_str_done(&to);
             if (x < 0)
                 break;
@@ -308,7 +308,7 @@ static int keys(struct renamer *r, enum kind k, json_t *obj, const char *key)
         dt_str_add(&to, "");
         all[n] = (struct ranked){0, n, dt_str_take(&to), v};
         if (!all[n].key) {
-            x = nomem(r);
+            x = rename_nomem(r);
             break;
         }
         all[n].rank = rank(r, k, all[n].key);
@@ -318,43 +318,43 @@ static int keys(struct renamer *r, enum kind k, json_t *obj, const char *key)
         qsort(all, n, sizeof *all, by_rank);
     for (size_t i = 0; i < n; i++) {
         if (x >= 0 && json_object_set_nocheck(fresh, all[i].key, all[i].v) < 0)
-            x = nomem(r);
+            x = rename_nomem(r);
         free(all[i].key);
     }
     free(all);
     if (x >= 0 && json_object_set(obj, key, fresh) < 0)
-        x = nomem(r);
+        x = rename_nomem(r);
     json_decref(fresh);
     return x < 0 ? x : 0;
 }
 
-static int argument(struct renamer *r, json_t *a)
+static int rename_argument(struct renamer *r, json_t *a)
 {
     size_t i;
     json_t *p;
     int x;
-    if ((x = member(r, BUFFER, a, "buffer")) < 0 ||
-        (x = member(r, BUFFER, json_object_get(a, "tensor_map"), "buffer")) < 0)
+    if ((x = rename_member(r, BUFFER, a, "buffer")) < 0 ||
+        (x = rename_member(r, BUFFER, json_object_get(a, "tensor_map"), "buffer")) < 0)
         return x;
     json_array_foreach (json_object_get(a, "pointers"), i, p)
-        if ((x = member(r, BUFFER, p, "buffer")) < 0)
+        if ((x = rename_member(r, BUFFER, p, "buffer")) < 0)
             return x;
     return 0;
 }
 
-static int launch(struct renamer *r, json_t *l)
+static int rename_launch(struct renamer *r, json_t *l)
 {
     size_t i;
     json_t *a, *copy = json_object_get(l, "copy");
     int x;
-    if ((x = member(r, LAUNCH, l, "name")) < 0 || (x = member(r, MODULE, l, "module")) < 0 ||
-        (x = list(r, LAUNCH, json_object_get(l, "after"))) < 0 ||
-        (x = member(r, BUFFER, json_object_get(l, "memset"), "buffer")) < 0 ||
-        (x = member(r, BUFFER, json_object_get(copy, "from"), "buffer")) < 0 ||
-        (x = member(r, BUFFER, json_object_get(copy, "to"), "buffer")) < 0)
+    if ((x = rename_member(r, LAUNCH, l, "name")) < 0 || (x = rename_member(r, MODULE, l, "module")) < 0 ||
+        (x = rename_list(r, LAUNCH, json_object_get(l, "after"))) < 0 ||
+        (x = rename_member(r, BUFFER, json_object_get(l, "memset"), "buffer")) < 0 ||
+        (x = rename_member(r, BUFFER, json_object_get(copy, "from"), "buffer")) < 0 ||
+        (x = rename_member(r, BUFFER, json_object_get(copy, "to"), "buffer")) < 0)
         return x;
     json_array_foreach (json_object_get(l, "args"), i, a)
-        if ((x = argument(r, a)) < 0)
+        if ((x = rename_argument(r, a)) < 0)
             return x;
     return 0;
 }
@@ -387,8 +387,8 @@ static int sentence(struct renamer *r, json_t *v)
         struct dt_str fresh = {0};
         int hit = 0;
         if (!word)
-            x = nomem(r);
-        else if ((hit = name(r, of[(unsigned char)kind], memcpy(word, name_at, n), &fresh)) < 0)
+            x = rename_nomem(r);
+        else if ((hit = rename_name(r, of[(unsigned char)kind], memcpy(word, name_at, n), &fresh)) < 0)
             x = hit;
         else
             put_subject(&to, kind, hit ? fresh.s : NULL, word);
@@ -398,7 +398,7 @@ static int sentence(struct renamer *r, json_t *v)
     if (s && x == 0)
         dt_str_add(&to, s);
     if (x == 0 && json_is_string(v) && to.s && (to.failed || json_string_set(v, to.s) < 0))
-        x = nomem(r);
+        x = rename_nomem(r);
     dt_str_done(&to);
     return x;
 }
@@ -412,7 +412,7 @@ static int buffers(struct renamer *r, json_t *doc)
     if (!json_object_get(doc, "buffers"))
         return 0;
     if (!(fresh = json_object()))
-        return nomem(r);
+        return rename_nomem(r);
     for (uint32_t c = 0; c < (r->out ? r->n[BUFFER] : r->used[BUFFER]) && x == 0; c++) {
         struct dt_buffer b = r->g->buffer[r->out ? c : r->back[BUFFER][c]];
         if (b.role == DT_SCRATCH)
@@ -421,37 +421,37 @@ static int buffers(struct renamer *r, json_t *doc)
         if (!r->out && !b.constant)
             b.fill.kind = DT_FILL_NONE;
         if (json_object_set_new_nocheck(fresh, r->out ? b.name : key, dt_buffer_to_json(r->g, &b)) < 0)
-            x = nomem(r);
+            x = rename_nomem(r);
     }
     if (x == 0 && json_object_set(doc, "buffers", fresh) < 0)
-        x = nomem(r);
+        x = rename_nomem(r);
     json_decref(fresh);
     return x;
 }
 
-static int document(struct renamer *r, json_t *doc)
+static int rename_document(struct renamer *r, json_t *doc)
 {
     json_t *special = json_object_get(json_object_get(doc, "verified"), "special");
     json_t *v, *assumes = json_object_get(doc, "assumes"), *original = json_object_get(doc, "original");
     size_t i;
     int x;
     json_array_foreach (json_object_get(doc, "launches"), i, v)
-        if ((x = launch(r, v)) < 0)
+        if ((x = rename_launch(r, v)) < 0)
             return x;
     json_array_foreach (json_object_get(original, "launches"), i, v)
-        if ((x = launch(r, v)) < 0)
+        if ((x = rename_launch(r, v)) < 0)
             return x;
     json_array_foreach (json_object_get(doc, "edges"), i, v)
-        if ((x = member(r, LAUNCH, v, "producer")) < 0 || (x = member(r, LAUNCH, v, "consumer")) < 0 ||
+        if ((x = rename_member(r, LAUNCH, v, "producer")) < 0 || (x = rename_member(r, LAUNCH, v, "consumer")) < 0 ||
             (x = buffer_list(r, json_object_get(v, "buffers"))) < 0 ||
             (x = keys(r, BUFFER, v, "independent_bytes")) < 0)
             return x;
     json_array_foreach (json_object_get(doc, "rewrites"), i, v)
-        if ((x = list(r, LAUNCH, json_object_get(v, "launches"))) < 0 ||
+        if ((x = rename_list(r, LAUNCH, json_object_get(v, "launches"))) < 0 ||
             (x = sentence(r, json_object_get(v, "reason"))) < 0)
             return x;
     json_array_foreach (json_object_get(doc, "warnings"), i, v)
-        if ((x = member(r, LAUNCH, v, "launch")) < 0 || (x = member(r, BUFFER, v, "buffer")) < 0)
+        if ((x = rename_member(r, LAUNCH, v, "launch")) < 0 || (x = rename_member(r, BUFFER, v, "buffer")) < 0)
             return x;
     if ((x = keys(r, MODULE, doc, "modules")) < 0 || (x = keys(r, MODULE, original, "modules")) < 0 ||
         (x = keys(r, BUFFER, doc, "scratch")) < 0 || (x = keys(r, BUFFER, assumes, "align")) < 0 ||
@@ -460,18 +460,18 @@ static int document(struct renamer *r, json_t *doc)
         return x;
     if (json_is_string(json_object_get(doc, "name")) &&
         json_object_set_new(doc, "name", json_string(r->out ? r->g->name : "")) < 0)
-        return nomem(r);
+        return rename_nomem(r);
     return buffers(r, doc);
 }
 
 /* ---- the renamer --------------------------------------------------------------------------------------------- */
 
-static int prepare(struct renamer *r)
+static int rename_prepare(struct renamer *r)
 {
     struct dt_canon c;
     struct dt_graph *g = r->g;
     if (dt_graph_canon(g, &c) < 0)
-        return nomem(r);
+        return rename_nomem(r);
     r->canon[BUFFER] = c.buffer;
     r->canon[MODULE] = c.module;
     r->canon[LAUNCH] = c.launch;
@@ -483,10 +483,10 @@ static int prepare(struct renamer *r)
         r->chosen[k] = json_object();
         r->taken[k] = json_object();
         if (!r->back[k] || !r->chosen[k] || !r->taken[k])
-            return nomem(r);
+            return rename_nomem(r);
         for (uint32_t i = 0; i < r->n[k]; i++) {
             if (dt_names_put(&r->own[k], own_name(r, (enum kind)k, i), i) < 0)
-                return nomem(r);
+                return rename_nomem(r);
             if (r->canon[k][i] != DT_NAME_NONE) {
                 r->back[k][r->canon[k][i]] = i;
                 r->used[k]++;
@@ -500,11 +500,11 @@ int cache_rename(json_t *doc, struct dt_graph *g, bool out, struct dt_err *e)
 {
     struct renamer r = {.g = g, .e = e, .out = out};
     json_t *copy = json_deep_copy(doc);
-    int x = copy ? prepare(&r) : nomem(&r);
+    int x = copy ? rename_prepare(&r) : rename_nomem(&r);
     if (x == 0)
-        x = document(&r, copy);
+        x = rename_document(&r, copy);
     if (x == 0 && json_object_update(doc, copy) < 0) /* the same members: no room is needed */
-        x = nomem(&r);
+        x = rename_nomem(&r);
     for (int k = 0; k < NKIND; k++) {
         dt_names_done(&r.own[k]);
         json_decref(r.chosen[k]);

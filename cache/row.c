@@ -10,7 +10,7 @@
 
 #include "cache-priv.h"
 
-static int bind(sqlite3_stmt *s, const char *const *text, int n)
+static int row_bind(sqlite3_stmt *s, const char *const *text, int n)
 {
     int rc = SQLITE_OK;
     for (int i = 0; i < n && rc == SQLITE_OK; i++)
@@ -25,7 +25,7 @@ int cache_prepare(struct cache *c, const char *sql, const char *const *text, int
         return SQLITE_CANTOPEN;
     int rc = sqlite3_prepare_v2(c->db, sql, -1, &s, NULL);
     if (rc == SQLITE_OK)
-        rc = bind(s, text, n);
+        rc = row_bind(s, text, n);
     if (rc != SQLITE_OK) {
         sqlite3_finalize(s);
         return rc;

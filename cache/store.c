@@ -75,7 +75,7 @@ struct cache *cache_close(struct cache *c)
 
 /* ---- documents ----------------------------------------------------------------------------------------------- */
 
-static void count(struct cache *c, const char *want, const char *what)
+static void store_count(struct cache *c, const char *want, const char *what)
 {
     const char *text[] = {want, what};
     cache_run(c, "INSERT INTO counter (want, name, n) VALUES (?1, ?2, 1) ON CONFLICT DO UPDATE SET n = n + 1", text, 2);
@@ -94,7 +94,7 @@ static bool delete_row(struct cache *c, sqlite3_int64 id)
     return rc == SQLITE_DONE;
 }
 
-static void touch(struct cache *c, sqlite3_int64 id)
+static void store_touch(struct cache *c, sqlite3_int64 id)
 {
     sqlite3_stmt *s;
     if (cache_prepare(c, "UPDATE entry SET hits = hits + 1, used = unixepoch() WHERE id = ?1", NULL, 0, &s) !=
@@ -133,7 +133,7 @@ static int first(struct cache *c, const char *want, const char *sql, const char 
         int r = cache_one(c, sql, text, n, take_document, ret, e);
         if (r != CACHE_UNSOUND)
             return r;
-        count(c, want, "damaged");
+        store_count(c, want, "damaged");
         if (!delete_row(c, ret->id))
             return 0; /* it cannot be deleted now: a miss all the same */
     }
@@ -148,11 +148,11 @@ int cache_get(struct cache *c, const struct cache_key *k, json_t **ret, struct d
                   "AND policy = ?5",
                   text, 5, &d, e);
     if (r > 0) {
-        touch(c, d.id);
+        store_touch(c, d.id);
         *ret = d.doc;
     }
     if (r >= 0)
-        count(c, k->want, r ? "hits" : "misses");
+        store_count(c, k->want, r ? "hits" : "misses");
     return r;
 }
 
@@ -300,7 +300,7 @@ int cache_graph_get(struct cache *c, const char *digest, json_t **ret, struct dt
 
 /* ---- figures ------------------------------------------------------------------------------------------------- */
 
-static json_t *member(json_t *obj, const char *key)
+static json_t *store_member(json_t *obj, const char *key)
 {
     json_t *v = json_object_get(obj, key);
     if (!v)
@@ -310,7 +310,7 @@ static json_t *member(json_t *obj, const char *key)
     return v;
 }
 
-static void add(json_t *obj, const char *key, sqlite3_int64 n)
+static void store_add(json_t *obj, const char *key, sqlite3_int64 n)
 {
     json_object_set_new(obj, key, json_integer(json_integer_value(json_object_get(obj, key)) + n));
 }
@@ -322,26 +322,26 @@ json_t *cache_stats(struct cache *c)
     const char *want;
     sqlite3_stmt *s;
     for (size_t i = 0; i < 5; i++)
-        add(all, keys[i], 0);
-    member(by, "analysis");
-    member(by, "plan");
+        store_add(all, keys[i], 0);
+    store_member(by, "analysis");
+    store_member(by, "plan");
     if (cache_prepare(c, "SELECT want, count(*), sum(length(CAST(body AS BLOB))) FROM entry GROUP BY want", NULL, 0,
                       &s) == SQLITE_OK) {
         while (sqlite3_step(s) == SQLITE_ROW) {
-            add(member(by, cache_column(s, 0)), "entries", sqlite3_column_int64(s, 1));
-            add(member(by, cache_column(s, 0)), "bytes", sqlite3_column_int64(s, 2));
+            store_add(store_member(by, cache_column(s, 0)), "entries", sqlite3_column_int64(s, 1));
+            store_add(store_member(by, cache_column(s, 0)), "bytes", sqlite3_column_int64(s, 2));
         }
         sqlite3_finalize(s);
     }
     if (cache_prepare(c, "SELECT want, name, n FROM counter", NULL, 0, &s) == SQLITE_OK) {
         while (sqlite3_step(s) == SQLITE_ROW)
-            add(member(by, cache_column(s, 0)), cache_column(s, 1), sqlite3_column_int64(s, 2));
+            store_add(store_member(by, cache_column(s, 0)), cache_column(s, 1), sqlite3_column_int64(s, 2));
         sqlite3_finalize(s);
     }
     json_object_foreach (by, want, v)
         for (size_t i = 0; i < 5; i++)
-            add(all, keys[i], json_integer_value(json_object_get(v, keys[i])));
-    add(all, "graphs", cache_number(c, "SELECT count(*) FROM graph"));
+            store_add(all, keys[i], json_integer_value(json_object_get(v, keys[i])));
+    store_add(all, "graphs", cache_number(c, "SELECT count(*) FROM graph"));
     for (enum cache_kept k = 0; k < CACHE_KEPT; k++) {
         int64_t rows, bytes;
         cache_kept_size(c, k, &rows, &bytes);

@@ -111,7 +111,7 @@ static void take_result(struct dovetail_result *r, struct outcome *ret)
     dovetail_result_done(r);
 }
 
-static void on_event(const char *json, void *user)
+static void backend_on_event(const char *json, void *user)
 {
     json_t *o = json_loads(json, 0, NULL);
     const char *what = dt_json_text(o, "event");
@@ -142,7 +142,7 @@ void backend_submit(struct cli *c, const char *want, const char *graph, size_t l
     for (const struct option *o = options; o < options + NOPTIONS; o++)
         if (value_of(c, o))
             add_option(&q, o->name, value_of(c, o));
-    if (q.failed || dovetail_submit(d, want, q.s, graph, len, on_event, c, &r) < 0)
+    if (q.failed || dovetail_submit(d, want, q.s, graph, len, backend_on_event, c, &r) < 0)
         problem_of(d, ret);
     else
         take_result(&r, ret);

@@ -10,7 +10,7 @@
 #define NAME_MOST 40
 #define LIST_MOST 32
 
-static char *number(double v)
+static char *cmd_analyze_number(double v)
 {
     char *s;
     return asprintf(&s, "%.0f", v) < 0 ? NULL : s;
@@ -18,7 +18,7 @@ static char *number(double v)
 
 /* Blocks an SM holds, waves, and the share of block slots in these waves that stay empty: by launch, and over all
  * launches. A memset or copy step (no registers) fills no SM. */
-static void launches(struct cli *c, const json_t *list)
+static void cmd_analyze_launches(struct cli *c, const json_t *list)
 {
     struct table t = {0};
     double blocks = 0, waves = 0, slots = 0;
@@ -26,11 +26,11 @@ static void launches(struct cli *c, const json_t *list)
     const json_t *l;
     table_row(&t, 8, "launch", ">blocks", ">threads", ">registers", ">shared", ">blocks/SM", ">waves", ">idle slots");
     json_array_foreach (list, i, l) {
-        dt_free_ char *name = cut(dt_json_text(l, "name"), NAME_MOST), *b = number(jnum(l, "blocks")),
-                      *n = number(jnum(l, "threads"));
-        dt_free_ char *r = number(jnum(l, "registers")), *s = number(jnum(l, "shared_bytes")),
-                      *w = number(jnum(l, "waves"));
-        dt_free_ char *per = number(jnum(l, "blocks_per_sm"));
+        dt_free_ char *name = cut(dt_json_text(l, "name"), NAME_MOST), *b = cmd_analyze_number(jnum(l, "blocks")),
+                      *n = cmd_analyze_number(jnum(l, "threads"));
+        dt_free_ char *r = cmd_analyze_number(jnum(l, "registers")), *s = cmd_analyze_number(jnum(l, "shared_bytes")),
+                      *w = cmd_analyze_number(jnum(l, "waves"));
+        dt_free_ char *per = cmd_analyze_number(jnum(l, "blocks_per_sm"));
         char idle[32];
         snprintf(idle, sizeof idle, "%.1f %%", jnum(l, "idle_slots") * 100);
         bool kernel = jnum(l, "registers") > 0;
@@ -43,7 +43,7 @@ static void launches(struct cli *c, const json_t *list)
         slots += jnum(l, "blocks") / (1 - jnum(l, "idle_slots")); /* idle_slots is below 1: there are blocks */
     }
     if (kernels > 1 && slots > 0) {
-        dt_free_ char *b = number(blocks), *w = number(waves);
+        dt_free_ char *b = cmd_analyze_number(blocks), *w = cmd_analyze_number(waves);
         char idle[32];
         snprintf(idle, sizeof idle, "%.1f %%", (1 - blocks / slots) * 100);
         table_row(&t, 8, "all kernels", b, "", "", "", "", w, idle);
@@ -66,7 +66,7 @@ static void edges(struct cli *c, const json_t *list)
         dt_free_ char *hazards = join(json_object_get(e, "hazards"), ", ", "-");
         dt_free_ char *all = join(json_object_get(e, "buffers"), ", ", "-"),
                       *buffers = all ? cut(all, LIST_MOST) : NULL;
-        dt_free_ char *pairs = number(jnum(e, "pairs")), *comps = number(jnum(e, "components"));
+        dt_free_ char *pairs = cmd_analyze_number(jnum(e, "pairs")), *comps = cmd_analyze_number(jnum(e, "components"));
         if (asprintf(&name, "%s -> %s", from ? from : "", to ? to : "") < 0)
             break;
         table_row(&t, 8, name, classes, dt_json_text(e, "fan"), pairs, comps, dt_json_text(e, "evidence"), hazards,
@@ -76,7 +76,7 @@ static void edges(struct cli *c, const json_t *list)
     table_print(&t, c);
 }
 
-static int human(struct cli *c, const json_t *doc, const struct outcome *o)
+static int cmd_analyze_human(struct cli *c, const json_t *doc, const struct outcome *o)
 {
     const json_t *dev = json_object_get(doc, "device"), *l = json_object_get(doc, "launches"),
                  *e = json_object_get(doc, "edges");
@@ -86,7 +86,7 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     printf("signature %s\n", dt_json_text(doc, "signature"));
     if (json_array_size(l)) {
         fputc('\n', stdout);
-        launches(c, l);
+        cmd_analyze_launches(c, l);
     }
     if (json_array_size(e)) {
         fputc('\n', stdout);
@@ -95,4 +95,4 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     return 0;
 }
 
-int cmd_analyze(struct cli *c) { return post_graph(c, "analysis", NULL, human); }
+int cmd_analyze(struct cli *c) { return post_graph(c, "analysis", NULL, cmd_analyze_human); }

@@ -3,7 +3,7 @@
 
 #include "client/cli.h"
 
-static int human(struct cli *c, const json_t *doc, const struct outcome *o)
+static int cmd_devices_human(struct cli *c, const json_t *doc, const struct outcome *o)
 {
     const json_t *used = json_object_get(doc, "device"), *d;
     struct table t = {0};
@@ -58,5 +58,5 @@ int cmd_devices(struct cli *c)
         return finish(c, &o, calibrated);
     }
     backend_get(c, "/v1/devices", "devices", NULL, &o);
-    return finish(c, &o, human);
+    return finish(c, &o, cmd_devices_human);
 }

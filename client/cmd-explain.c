@@ -11,7 +11,7 @@
 
 #define LINES_MOST 8
 
-static bool has(const json_t *list, const char *what)
+static bool cmd_explain_has(const json_t *list, const char *what)
 {
     size_t i;
     const json_t *v;
@@ -31,7 +31,7 @@ static void range(const json_t *o, const char *what, const char *of)
 }
 
 /* "PTX line 69 (line 11 of module k): ld.global…" */
-static void place(const json_t *o)
+static void cmd_explain_place(const json_t *o)
 {
     const json_t *src = json_object_get(o, "source"), *at = json_object_get(src, "inlined_at");
     printf("PTX line %.0f", jnum(o, "ptx_line"));
@@ -46,7 +46,7 @@ static void place(const json_t *o)
 }
 
 /* Do two reasons differ in nothing but where the access is? */
-static bool alike(const json_t *a, const json_t *b)
+static bool cmd_explain_alike(const json_t *a, const json_t *b)
 {
     static const char *const member[] = {"of", "side", "access", "buffer", "why", "step"};
     for (size_t i = 0; i < sizeof member / sizeof *member; i++)
@@ -60,7 +60,7 @@ static void other_lines(const json_t *list, size_t first)
     const json_t *a = json_array_get(list, first), *b;
     unsigned n = 0;
     for (size_t i = first + 1; (b = json_array_get(list, i)); i++)
-        if (alike(a, b) && n++ < LINES_MOST)
+        if (cmd_explain_alike(a, b) && n++ < LINES_MOST)
             printf("%s%.0f", n == 1 ? "            and the same at PTX line " : ", ", jnum(b, "ptx_line"));
     if (n > LINES_MOST)
         printf(" and %u more", n - LINES_MOST);
@@ -76,7 +76,7 @@ static void reasons(const json_t *e, const char *of)
         const json_t *from = json_object_get(r, "from");
         const char *why = dt_json_text(r, "why"), *step = dt_json_text(r, "step");
         size_t k = 0;
-        while (k < i && (earlier = json_array_get(list, k)) && !alike(earlier, r))
+        while (k < i && (earlier = json_array_get(list, k)) && !cmd_explain_alike(earlier, r))
             k++;
         if (strcmp(dt_json_text(r, "of"), of) || k < i)
             continue;
@@ -91,7 +91,7 @@ static void reasons(const json_t *e, const char *of)
             continue;
         }
         printf("%s, ", json_is_true(json_object_get(r, "loop")) ? " in a loop" : "");
-        place(r);
+        cmd_explain_place(r);
         if (from) {
             printf("            %s by ",
                    !strcmp(why, "guard") ? "whether it does is decided" : "its address is formed");
@@ -100,7 +100,7 @@ static void reasons(const json_t *e, const char *of)
                 print_clean(stdout, dt_json_text(from, "buffer"));
                 fputs(" holds, ", stdout);
             }
-            place(from);
+            cmd_explain_place(from);
         } else if (!strcmp(why, "not-followed")) {
             printf("            an instruction whose addresses are not followed: it counts as every byte\n");
         }
@@ -108,7 +108,7 @@ static void reasons(const json_t *e, const char *of)
     }
 }
 
-static void edge(const json_t *e)
+static void cmd_explain_edge(const json_t *e)
 {
     const json_t *classes = json_object_get(e, "classes"), *bytes = json_object_get(e, "independent_bytes"), *v;
     const char *ev = dt_json_text(e, "evidence"), *name;
@@ -118,7 +118,7 @@ static void edge(const json_t *e)
     fputs(" -> ", stdout);
     print_clean(stdout, dt_json_text(e, "consumer"));
     printf(": %s\n", cls);
-    if (has(classes, "full-independence")) {
+    if (cmd_explain_has(classes, "full-independence")) {
         printf("    no block of the consumer reads what the producer writes");
         printf(strcmp(hz, "none") ? "; still ordered, because of %s\n" : "; no order is needed%.0s\n", hz);
     } else {
@@ -129,7 +129,7 @@ static void edge(const json_t *e)
         range(json_object_get(e, "producers_per_consumer"), "a consumer block needs", "producer blocks");
         range(json_object_get(e, "consumers_per_producer"), "a producer block feeds", "consumer blocks");
         reasons(e, "class");
-        if (has(classes, "one-to-one"))
+        if (cmd_explain_has(classes, "one-to-one"))
             printf("    one-to-one: every consumer block needs exactly one producer block, and none is shared\n");
     }
     if (jnum(e, "independent_blocks") > 0)
@@ -216,7 +216,7 @@ static void nearest(const json_t *n, bool cached)
     }
 }
 
-static int human(struct cli *c, const json_t *doc, const struct outcome *o)
+static int cmd_explain_human(struct cli *c, const json_t *doc, const struct outcome *o)
 {
     const json_t *a = json_object_get(doc, "analysis"), *p = json_object_get(doc, "plan"),
                  *f = json_object_get(doc, "factors");
@@ -240,7 +240,7 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     json_array_foreach (json_object_get(a, "edges"), i, v) {
         const json_t *r;
         size_t k;
-        edge(v);
+        cmd_explain_edge(v);
         json_array_foreach (json_object_get(v, "reasons"), k, r) {
             lines |= json_object_get(r, "ptx_line") != NULL;
             sources |= json_object_get(r, "source") != NULL;
@@ -280,7 +280,7 @@ static int by_signature(struct cli *c, const char *sig)
     if (!found) {
         json_decref(doc);
         outcome_done(&parts[1]);
-        return finish(c, &parts[0], human);
+        return finish(c, &parts[0], cmd_explain_human);
     }
     char path[160], members[160];
     snprintf(path, sizeof path, "/v1/cache/nearest/%s", sig);
@@ -301,14 +301,14 @@ static int by_signature(struct cli *c, const char *sig)
     outcome_set(&o, doc);
     outcome_done(&parts[0]);
     outcome_done(&parts[1]);
-    return finish(c, &o, human);
+    return finish(c, &o, cmd_explain_human);
 }
 
 int cmd_explain(struct cli *c)
 {
     const char *s = c->arg[0];
     if (strncmp(s, "sha256:", 7))
-        return post_graph(c, "explain", NULL, human);
+        return post_graph(c, "explain", NULL, cmd_explain_human);
     if (dt_sha256_ok(s))
         return by_signature(c, s);
     struct dt_err e = {0};

@@ -30,7 +30,7 @@ static void total(const char *what, const json_t *o, const char *more)
            jnum(o, "launches"), more);
 }
 
-static int human(struct cli *c, const json_t *doc, const struct outcome *o)
+static int cmd_optimize_human(struct cli *c, const json_t *doc, const struct outcome *o)
 {
     const json_t *base = json_object_get(doc, "baseline"), *opt = json_object_get(doc, "optimized"), *r;
     const json_t *dev = json_object_get(doc, "device"), *ver = json_object_get(doc, "verified");
@@ -88,7 +88,7 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     return 0;
 }
 
-static int leave(struct cli *c, json_t *doc, struct dt_err *e)
+static int cmd_optimize_leave(struct cli *c, json_t *doc, struct dt_err *e)
 {
     const char *dir = c->output;
     const char *name;
@@ -109,4 +109,7 @@ static int leave(struct cli *c, json_t *doc, struct dt_err *e)
     return r < 0 ? r : 0;
 }
 
-int cmd_optimize(struct cli *c) { return post_graph(c, "plan", c->output ? leave : NULL, human); }
+int cmd_optimize(struct cli *c)
+{
+    return post_graph(c, "plan", c->output ? cmd_optimize_leave : NULL, cmd_optimize_human);
+}

@@ -5,7 +5,7 @@
 
 #include "client/cli.h"
 
-static int human(struct cli *c, const json_t *doc, const struct outcome *o)
+static int cmd_reprofile_human(struct cli *c, const json_t *doc, const struct outcome *o)
 {
     if (json_object_get(doc, "queued"))
         printf("%.0f graphs are due, %.0f queued\n", jnum(doc, "due"), jnum(doc, "queued"));
@@ -23,5 +23,5 @@ int cmd_reprofile(struct cli *c)
     snprintf(path, sizeof path, "/v1/reprofile?limit=%ld%s", limit, c->stale ? "&stale=1" : "");
     snprintf(members, sizeof members, "\"limit\":%ld,\"stale\":%s", limit, c->stale ? "true" : "false");
     backend_call(c, "POST", path, "", 0, "reprofile", members, &o);
-    return finish(c, &o, human);
+    return finish(c, &o, cmd_reprofile_human);
 }

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "client/cli.h"
 
-static int human(struct cli *c, const json_t *doc, const struct outcome *o)
+static int cmd_run_human(struct cli *c, const json_t *doc, const struct outcome *o)
 {
     struct table t = {0};
     size_t i;
@@ -53,4 +53,4 @@ static int dump(struct cli *c, json_t *doc, struct dt_err *e)
     return r < 0 ? r : 1;
 }
 
-int cmd_run(struct cli *c) { return post_graph(c, "run", c->dump ? dump : NULL, human); }
+int cmd_run(struct cli *c) { return post_graph(c, "run", c->dump ? dump : NULL, cmd_run_human); }

@@ -1,7 +1,7 @@
 /* dovetail status: does the service answer, and its workers? With --local: does a worker start and answer? */
 #include "client/cli.h"
 
-static int human(struct cli *c, const json_t *doc, const struct outcome *o)
+static int cmd_status_human(struct cli *c, const json_t *doc, const struct outcome *o)
 {
     const json_t *w;
     size_t i;
@@ -22,5 +22,5 @@ int cmd_status(struct cli *c)
 {
     struct outcome o;
     backend_get(c, "/healthz", "ping", NULL, &o);
-    return finish(c, &o, human);
+    return finish(c, &o, cmd_status_human);
 }

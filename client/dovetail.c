@@ -167,7 +167,7 @@ static int check_seconds(const char *name, const char *s, struct dt_err *e)
     return 0;
 }
 
-static int check(struct cli *c, const struct verb *v, int given, struct dt_err *e)
+static int dovetail_check(struct cli *c, const struct verb *v, int given, struct dt_err *e)
 {
     for (size_t i = 0; i < NOPTS; i++)
         if (given & opts[i].bit & ~(ANYWHERE | v->options))
@@ -227,7 +227,7 @@ int main(int argc, char **argv)
     if (!v)
         r = dt_err_set(&e, DT_E_USAGE, "there is no verb %s; see dovetail --help", argv[optind]);
     else
-        r = check(&c, v, given, &e);
+        r = dovetail_check(&c, v, given, &e);
     if (r < 0)
         return fail(&c, &e);
     r = v->fn(&c);

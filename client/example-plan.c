@@ -13,7 +13,7 @@
 
 enum { MAX_BUFFERS = 4096 };
 
-static void check(CUresult r, const char *what)
+static void example_plan_check(CUresult r, const char *what)
 {
     const char *name = "?";
     if (r == CUDA_SUCCESS)
@@ -67,13 +67,13 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: example-plan PLAN.json\n");
         return 2;
     }
-    check(cuInit(0), "cuInit");
-    check(cuDeviceGet(&device, 0), "cuDeviceGet");
-    check(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
-    check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
-    check(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-    check(cuEventCreate(&begin, CU_EVENT_DEFAULT), "cuEventCreate");
-    check(cuEventCreate(&end, CU_EVENT_DEFAULT), "cuEventCreate");
+    example_plan_check(cuInit(0), "cuInit");
+    example_plan_check(cuDeviceGet(&device, 0), "cuDeviceGet");
+    example_plan_check(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+    example_plan_check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    example_plan_check(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    example_plan_check(cuEventCreate(&begin, CU_EVENT_DEFAULT), "cuEventCreate");
+    example_plan_check(cuEventCreate(&end, CU_EVENT_DEFAULT), "cuEventCreate");
 
     char *text = read_all(argv[1], &len);
     check_plan(dovetail_plan_load(text, len, NULL, &plan, &problem), problem);
@@ -83,33 +83,33 @@ int main(int argc, char **argv)
         CUdeviceptr memory;
         if (!info.needed || !info.bytes)
             continue;
-        check(cuMemAlloc(&memory, info.bytes), info.name);
-        check(cuMemsetD8(memory, 0, info.bytes), info.name);
+        example_plan_check(cuMemAlloc(&memory, info.bytes), info.name);
+        example_plan_check(cuMemsetD8(memory, 0, info.bytes), info.name);
         at[n++] = (struct dovetail_pointer){info.name, memory};
         printf("%-16s %-12s %llu bytes\n", info.name, info.role, info.bytes);
     }
-    check(cuCtxSynchronize(), "cuCtxSynchronize");
+    example_plan_check(cuCtxSynchronize(), "cuCtxSynchronize");
     check_plan(dovetail_plan_bind(plan, at, n, &bound, &problem), problem);
     if (dovetail_bound_fallback(bound))
         printf("the original launches run: %s\n", dovetail_bound_fallback(bound));
 
     for (int k = 0; k < 3; k++) {
-        check(cuEventRecord(begin, stream), "cuEventRecord");
+        example_plan_check(cuEventRecord(begin, stream), "cuEventRecord");
         check_plan(dovetail_plan_launch(bound, stream, &problem), problem);
-        check(cuEventRecord(end, stream), "cuEventRecord");
-        check(cuEventSynchronize(end), "the plan");
-        check(cuEventElapsedTime(&ms, begin, end), "cuEventElapsedTime");
+        example_plan_check(cuEventRecord(end, stream), "cuEventRecord");
+        example_plan_check(cuEventSynchronize(end), "the plan");
+        example_plan_check(cuEventElapsedTime(&ms, begin, end), "cuEventElapsedTime");
         printf("in a stream: %.2f us\n", ms * 1e3f);
     }
 
     check_plan(dovetail_plan_graph(bound, &graph, &problem), problem);
-    check(cuGraphInstantiate(&exec, graph, 0), "cuGraphInstantiate");
-    check(cuGraphDestroy(graph), "cuGraphDestroy");
-    check(cuEventRecord(begin, stream), "cuEventRecord");
-    check(cuGraphLaunch(exec, stream), "cuGraphLaunch");
-    check(cuEventRecord(end, stream), "cuEventRecord");
-    check(cuEventSynchronize(end), "the graph");
-    check(cuEventElapsedTime(&ms, begin, end), "cuEventElapsedTime");
+    example_plan_check(cuGraphInstantiate(&exec, graph, 0), "cuGraphInstantiate");
+    example_plan_check(cuGraphDestroy(graph), "cuGraphDestroy");
+    example_plan_check(cuEventRecord(begin, stream), "cuEventRecord");
+    example_plan_check(cuGraphLaunch(exec, stream), "cuGraphLaunch");
+    example_plan_check(cuEventRecord(end, stream), "cuEventRecord");
+    example_plan_check(cuEventSynchronize(end), "the graph");
+    example_plan_check(cuEventElapsedTime(&ms, begin, end), "cuEventElapsedTime");
     printf("as a graph:  %.2f us\n", ms * 1e3f);
 
     cuGraphExecDestroy(exec);

@@ -31,7 +31,7 @@ struct exchange {
     void *user;
 };
 
-static void keep(char **to, const struct dt_str *v)
+static void http_keep(char **to, const struct dt_str *v)
 {
     free(*to);
     *to = dt_strdup(v->len ? v->s : "");
@@ -49,7 +49,7 @@ static void header_done(struct exchange *x)
                   {"dovetail-digest", offsetof(struct dovetail_reply, digest)}};
     for (size_t i = 0; x->field.len && i < sizeof wanted / sizeof *wanted; i++)
         if (!strcasecmp(x->field.s, wanted[i].name))
-            keep((char **)((char *)x->reply + wanted[i].offset), &x->value);
+            http_keep((char **)((char *)x->reply + wanted[i].offset), &x->value);
     x->field.len = x->value.len = 0;
     x->in_value = false;
 }

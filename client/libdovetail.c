@@ -116,7 +116,7 @@ static int fail_text(struct dovetail *d, int num, const char *text)
 }
 
 /* Keep the service's problem document; takes it. */
-static int refused(struct dovetail *d, char *problem)
+static int libdovetail_refused(struct dovetail *d, char *problem)
 {
     json_t *o = problem ? json_loads(problem, 0, NULL) : NULL;
     bool ok = json_is_string(json_object_get(o, "code"));
@@ -135,7 +135,7 @@ static int refused_reply(struct dovetail *d, struct dovetail_reply *r)
     char *body = r->body;
     r->body = NULL;
     dovetail_reply_done(r);
-    return refused(d, body);
+    return libdovetail_refused(d, body);
 }
 
 static bool clean_path(const char *s)
@@ -161,7 +161,7 @@ int dovetail_request(struct dovetail *d, const char *method, const char *path, c
     return exchange(d, method, path, body, len, SILENCE_S, NULL, NULL, ret);
 }
 
-static char *take(char **p)
+static char *libdovetail_take(char **p)
 {
     char *s = *p;
     *p = NULL;
@@ -180,11 +180,11 @@ int dovetail_post(struct dovetail *d, const char *want, const char *query, const
     if (n < 0)
         return n;
     if (r.status == 200) {
-        *ret = (struct dovetail_result){.document = take(&r.body),
+        *ret = (struct dovetail_result){.document = libdovetail_take(&r.body),
                                         .len = r.len,
-                                        .cache = take(&r.cache),
-                                        .signature = take(&r.signature),
-                                        .digest = take(&r.digest)};
+                                        .cache = libdovetail_take(&r.cache),
+                                        .signature = libdovetail_take(&r.signature),
+                                        .digest = libdovetail_take(&r.digest)};
     } else if (r.status == 202) {
         json_t *o = json_loads(r.body, 0, NULL);
         const char *id = json_string_value(json_object_get(o, "id"));
@@ -251,7 +251,7 @@ int dovetail_follow(struct dovetail *d, const char *job, dovetail_event_fn event
     }
     if (!f.final)
         return n < 0 ? n : fail_text(d, DT_E_NO_SERVICE, "the events ended before the job");
-    return f.problem ? refused(d, f.problem) : 0;
+    return f.problem ? libdovetail_refused(d, f.problem) : 0;
 }
 
 int dovetail_fetch(struct dovetail *d, const char *job, struct dovetail_result *ret)
@@ -267,8 +267,10 @@ int dovetail_fetch(struct dovetail *d, const char *job, struct dovetail_result *
     if (r.status != 200)
         return refused_reply(d, &r);
     snprintf(path, sizeof path, "/v1/jobs/%s", job);
-    struct dovetail_result out = {
-        .document = take(&r.body), .len = r.len, .cache = take(&r.cache), .job = dt_strdup(job)};
+    struct dovetail_result out = {.document = libdovetail_take(&r.body),
+                                  .len = r.len,
+                                  .cache = libdovetail_take(&r.cache),
+                                  .job = dt_strdup(job)};
     dovetail_reply_done(&r);
     if (!dovetail_request(d, "GET", path, NULL, 0, &s) && s.status == 200) {
         json_t *o = json_loads(s.body, 0, NULL);
@@ -291,7 +293,7 @@ int dovetail_submit(struct dovetail *d, const char *want, const char *query, con
     if (!n && r.job) {
         n = dovetail_follow(d, r.job, event, user);
         if (!n) {
-            char *job = take(&r.job);
+            char *job = libdovetail_take(&r.job);
             n = dovetail_fetch(d, job, &r);
             free(job);
         }
@@ -346,8 +348,10 @@ int dovetail_find(struct dovetail *d, const char *want, const char *signature, c
         return n;
     if (r.status != 200)
         return refused_reply(d, &r);
-    *ret = (struct dovetail_result){
-        .document = take(&r.body), .len = r.len, .cache = dt_strdup("hit"), .signature = dt_strdup(signature)};
+    *ret = (struct dovetail_result){.document = libdovetail_take(&r.body),
+                                    .len = r.len,
+                                    .cache = dt_strdup("hit"),
+                                    .signature = dt_strdup(signature)};
     dovetail_reply_done(&r);
     return 0;
 }

@@ -48,7 +48,7 @@ static char *find_worker(void)
 }
 
 /* Start the worker; its stdin and stdout into *in and *out. Its pid, or an error. */
-static int start(struct cli *c, int *in, int *out, struct dt_err *e)
+static int local_start(struct cli *c, int *in, int *out, struct dt_err *e)
 {
     dt_free_ char *path = find_worker();
     int to[2] = {-1, -1}, from[2] = {-1, -1};
@@ -160,7 +160,7 @@ void local_request(struct cli *c, const char *verb, const char *members, const c
         dt_str_addn(&q, value, len);
     }
     dt_str_addc(&q, '}');
-    int pid = q.failed ? dt_err_set(&e, DT_E_NOMEM, "out of memory") : start(c, &in, &out, &e);
+    int pid = q.failed ? dt_err_set(&e, DT_E_NOMEM, "out of memory") : local_start(c, &in, &out, &e);
     if (pid > 0) {
         double limit = c->timeout && strtod(c->timeout, NULL) > 0 ? strtod(c->timeout, NULL) : LIMIT_S;
         struct itimerval t = {.it_value = {(time_t)limit, (suseconds_t)((limit - (double)(time_t)limit) * 1e6)}};

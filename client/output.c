@@ -105,7 +105,7 @@ void outcome_error(struct outcome *ret, struct dt_err *e)
     dt_err_done(e);
 }
 
-static int report(struct cli *c, const char *problem)
+static int output_report(struct cli *c, const char *problem)
 {
     json_t *o = problem ? json_loads(problem, 0, NULL) : NULL;
     const char *code = dt_json_text(o, "code"), *detail = dt_json_text(o, "detail"), *log = dt_json_text(o, "log"),
@@ -141,7 +141,7 @@ int fail(struct cli *c, struct dt_err *e)
 {
     dt_free_ char *text = dt_problem_json(e);
     dt_err_done(e);
-    return report(c, text);
+    return output_report(c, text);
 }
 
 /* The document's warnings on stderr, one line each; explain's are in its plan. */
@@ -182,7 +182,7 @@ int finish(struct cli *c, struct outcome *o, human_fn *human)
     int r = 0;
     progress_end(c);
     if (o->failed) {
-        r = report(c, o->text);
+        r = output_report(c, o->text);
     } else {
         json_error_t je;
         json_t *doc = json_loadb(o->text, o->len, 0, &je);

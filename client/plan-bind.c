@@ -19,21 +19,21 @@
 
 enum { PIECE = 1 << 20 }; /* of constant content read at a time */
 
-static int nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory"); }
+static int plan_bind_nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory"); }
 
-static const struct dt_buffer *buffer(const struct dovetail_plan *p, uint32_t b)
+static const struct dt_buffer *plan_bind_buffer(const struct dovetail_plan *p, uint32_t b)
 {
     return &p->side[PLAN_NEW].graph->buffer[b];
 }
 
 /* Is there as much memory as the buffer has? Memory whose extent the driver does not tell counts as enough, if it is
  * memory. */
-static int reach(const struct dovetail_plan *p, uint32_t b, CUdeviceptr at, struct dt_err *e)
+static int plan_bind_reach(const struct dovetail_plan *p, uint32_t b, CUdeviceptr at, struct dt_err *e)
 {
     CUdeviceptr base = 0;
     size_t n = 0;
     unsigned type;
-    const struct dt_buffer *x = buffer(p, b);
+    const struct dt_buffer *x = plan_bind_buffer(p, b);
     if (x->bytes == 0)
         return 0;
     if (p->cu->cuMemGetAddressRange(&base, &n, at) != CUDA_SUCCESS)
@@ -47,7 +47,7 @@ static int reach(const struct dovetail_plan *p, uint32_t b, CUdeviceptr at, stru
     return 0;
 }
 
-static int take(struct dovetail_bound *b, const struct dovetail_pointer *v, size_t n, struct dt_err *e)
+static int plan_bind_take(struct dovetail_bound *b, const struct dovetail_pointer *v, size_t n, struct dt_err *e)
 {
     struct dovetail_plan *p = b->plan;
     int r = 0;
@@ -63,9 +63,9 @@ static int take(struct dovetail_bound *b, const struct dovetail_pointer *v, size
             r = dt_err_set(e, DT_E_USAGE, "'%s' is a module's variable and cannot be bound", v[k].buffer);
         else if (b->at[i])
             r = dt_err_set(e, DT_E_USAGE, "'%s' is bound twice", v[k].buffer);
-        else if (!v[k].address && buffer(p, i)->bytes)
+        else if (!v[k].address && plan_bind_buffer(p, i)->bytes)
             r = dt_err_set(e, DT_E_USAGE, "'%s' is bound to nothing", v[k].buffer);
-        else if ((r = reach(p, i, v[k].address, e)) == 0)
+        else if ((r = plan_bind_reach(p, i, v[k].address, e)) == 0)
             b->at[i] = v[k].address;
     }
     return r;
@@ -102,15 +102,15 @@ static int apart(const struct dovetail_bound *b, struct dt_str *why, struct dt_e
     dt_free_ struct range *v = dt_calloc(p->nbuffer + 1, sizeof *v);
     uint32_t n = 0;
     if (!v)
-        return nomem(e);
+        return plan_bind_nomem(e);
     for (uint32_t k = 0; k < p->nbuffer; k++)
-        if (b->at[k] && buffer(p, k)->bytes)
-            v[n++] = (struct range){b->at[k], buffer(p, k)->bytes, k};
+        if (b->at[k] && plan_bind_buffer(p, k)->bytes)
+            v[n++] = (struct range){b->at[k], plan_bind_buffer(p, k)->bytes, k};
     qsort(v, n, sizeof *v, by_address);
     for (uint32_t k = 0, widest = 0; k < n; k++) { /* widest: the one before that reaches furthest */
         if (k && v[k].at < v[widest].at + v[widest].n) {
-            dt_str_addf(why, "buffers %s and %s share memory", buffer(p, v[widest].buffer)->name,
-                        buffer(p, v[k].buffer)->name);
+            dt_str_addf(why, "buffers %s and %s share memory", plan_bind_buffer(p, v[widest].buffer)->name,
+                        plan_bind_buffer(p, v[k].buffer)->name);
             return 1;
         }
         if (v[k].at + v[k].n > v[widest].at + v[widest].n)
@@ -119,12 +119,12 @@ static int apart(const struct dovetail_bound *b, struct dt_str *why, struct dt_e
     return 0;
 }
 
-static int content(const struct dovetail_plan *p, CUdeviceptr at, uint64_t n, char text[DT_SHA256_TEXT],
-                   struct dt_err *e)
+static int plan_bind_content(const struct dovetail_plan *p, CUdeviceptr at, uint64_t n, char text[DT_SHA256_TEXT],
+                             struct dt_err *e)
 {
     dt_free_ uint8_t *piece = dt_malloc(n < PIECE ? n + 1 : PIECE);
     struct dt_sha256 h;
-    int r = piece ? dt_sha256_init(&h) : nomem(e);
+    int r = piece ? dt_sha256_init(&h) : plan_bind_nomem(e);
     if (r < 0)
         return r;
     for (uint64_t done = 0; done < n && r == 0;) {
@@ -150,7 +150,7 @@ static int assumes(const struct dovetail_bound *b, struct dt_str *why, struct dt
     int r = 0;
     for (uint32_t k = 0; k < p->nbuffer; k++)
         if (b->at[k] % p->align[k]) {
-            dt_str_addf(why, "buffer %s is not aligned to %u bytes", buffer(p, k)->name, p->align[k]);
+            dt_str_addf(why, "buffer %s is not aligned to %u bytes", plan_bind_buffer(p, k)->name, p->align[k]);
             return 1;
         }
     if ((r = apart(b, why, e)) != 0)
@@ -160,7 +160,7 @@ static int assumes(const struct dovetail_bound *b, struct dt_str *why, struct dt
         char text[DT_SHA256_TEXT];
         if (!b->at[k] && g->buffer[k].bytes)
             continue; /* no launch of the plan reads it: it would be missing */
-        if ((r = content(p, b->at[k], g->buffer[k].bytes, text, e)) < 0)
+        if ((r = plan_bind_content(p, b->at[k], g->buffer[k].bytes, text, e)) < 0)
             return r;
         if (strcmp(text, json_string_value(v))) {
             dt_str_addf(why, "buffer %s does not hold what the plan was made for", key);
@@ -184,19 +184,19 @@ static int lay_out(struct dovetail_bound *b, int side, struct dt_err *e)
     const struct dt_graph *g = b->plan->side[side].graph;
     b->param[side] = dt_new_array(&b->arena, void **, g->nlaunch + 1);
     if (!b->param[side])
-        return nomem(e);
+        return plan_bind_nomem(e);
     for (uint32_t i = 0; i < g->nlaunch; i++) {
         const struct dt_launch *l = &g->launch[i];
         void **param = b->param[side][i] = dt_new_array(&b->arena, void *, l->narg + 1);
         if (!param)
-            return nomem(e);
+            return plan_bind_nomem(e);
         for (uint32_t k = 0; k < l->narg; k++) {
             const struct dt_arg *a = &l->arg[k];
             size_t n = a->kind == DT_ARG_BYTES ? a->nbytes : a->kind == DT_ARG_TENSOR_MAP ? sizeof(CUtensorMap) : 8;
             uint8_t *to = dt_arena_alloc(&b->arena, n + alignof(CUtensorMap));
             int r;
             if (!to)
-                return nomem(e);
+                return plan_bind_nomem(e);
             to += -(uintptr_t)to % alignof(CUtensorMap);
             uint64_t v = a->kind == DT_ARG_BUFFER ? b->at[a->buffer] + a->offset : a->bits;
             if (a->kind == DT_ARG_TENSOR_MAP && (r = tensor_map(b, a, (CUtensorMap *)to, e)) < 0)
@@ -216,12 +216,12 @@ static int lay_out(struct dovetail_bound *b, int side, struct dt_err *e)
     return 0;
 }
 
-static int bind(struct dovetail_bound *b, const struct dovetail_pointer *v, size_t n, struct dt_err *e)
+static int bind_one(struct dovetail_bound *b, const struct dovetail_pointer *v, size_t n, struct dt_err *e)
 {
     struct dovetail_plan *p = b->plan;
     struct dt_str why = {0};
     const char *name;
-    int r = take(b, v, n, e);
+    int r = plan_bind_take(b, v, n, e);
     for (int k = 0; k < PLAN_SIDES && r == 0; k++) {
         const struct plan_side *s = &p->side[k];
         if (!s->graph || s->why || missing(b, s))
@@ -235,7 +235,7 @@ static int bind(struct dovetail_bound *b, const struct dovetail_pointer *v, size
     else if (r == 0 && (r = assumes(b, &why, e)) == 1)
         r = 0;
     if (r == 0 && why.failed)
-        r = nomem(e);
+        r = plan_bind_nomem(e);
     if (r == 0 && why.len) {
         const struct plan_side *old = &p->side[PLAN_OLD];
         atomic_store(&b->side, PLAN_OLD);
@@ -279,7 +279,7 @@ int dovetail_plan_bind(struct dovetail_plan *p, const struct dovetail_pointer *a
     atomic_init(&b->side, PLAN_NEW);
     int r = plan_enter(p, &e);
     if (r == 0) {
-        r = bind(b, at, n, &e);
+        r = bind_one(b, at, n, &e);
         plan_leave(p);
     }
     if (r < 0) {

@@ -21,7 +21,7 @@ static struct {
 #define TEXT(x) #x
 #define SYMBOL(name) TEXT(name) /* with the suffix that cuda.h's macros give it */
 
-static int fill(struct plan_driver *t, struct dt_err *e)
+static int plan_driver_fill(struct plan_driver *t, struct dt_err *e)
 {
     void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!lib)
@@ -49,7 +49,7 @@ int plan_driver(const struct plan_driver **ret, struct dt_err *e)
     int r = 0;
     pthread_mutex_lock(&driver.lock);
     if (!driver.open)
-        r = fill(&driver.table, e);
+        r = plan_driver_fill(&driver.table, e);
     driver.open = r == 0;
     pthread_mutex_unlock(&driver.lock);
     if (r == 0)

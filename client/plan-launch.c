@@ -13,7 +13,7 @@
 #include "client/plan-priv.h"
 #include "graph/cuda-launch.h"
 
-static int launch(const struct dovetail_bound *b, int side, uint32_t i, CUstream stream, struct dt_err *e)
+static int launch_one(const struct dovetail_bound *b, int side, uint32_t i, CUstream stream, struct dt_err *e)
 {
     const struct plan_side *s = &b->plan->side[side];
     const struct plan_driver *cu = b->plan->cu;
@@ -57,7 +57,7 @@ static int launch_all(const struct dovetail_bound *b, int side, CUstream stream,
                 r = plan_cu(cu, cu->cuStreamWaitEvent(to, s->end[j], 0), "cuStreamWaitEvent", e);
         }
         if (r == 0)
-            r = launch(b, side, i, to, e);
+            r = launch_one(b, side, i, to, e);
         *ret_done += r == 0;
         if (r == 0 && s->end[i])
             r = plan_cu(cu, cu->cuEventRecord(s->end[i], to), "cuEventRecord", e);
@@ -155,7 +155,7 @@ static int add_node(const struct dovetail_bound *b, int side, uint32_t i, CUgrap
 }
 
 /* The launch right before i in its stream, or DT_NAME_NONE. */
-static uint32_t before(const struct dt_graph *g, uint32_t i)
+static uint32_t plan_launch_before(const struct dt_graph *g, uint32_t i)
 {
     for (uint32_t k = i; k-- > 0;)
         if (g->launch[k].stream == g->launch[i].stream)
@@ -169,7 +169,7 @@ static int add_edges(const struct dovetail_bound *b, int side, uint32_t i, CUgra
     const struct plan_driver *cu = b->plan->cu;
     const struct dt_graph *g = b->plan->side[side].graph;
     const struct dt_launch *l = &g->launch[i];
-    uint32_t first = before(g, i);
+    uint32_t first = plan_launch_before(g, i);
     int r = 0;
     if (first != DT_NAME_NONE) {
         CUgraphEdgeData how = {0};

@@ -22,7 +22,7 @@
 
 enum { JIT_LOG = 4096 };
 
-static int nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory"); }
+static int plan_load_nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory"); }
 
 /* ---- the document ------------------------------------------------------------------------------------------------ */
 
@@ -49,7 +49,7 @@ static int read_sides(struct dovetail_plan *p, const char *text, size_t len, str
         r = dt_graph_from_json(doc, &p->side[PLAN_NEW].graph, e);
     if (r == 0 && (json_is_object(json_object_get(doc, "original")) || unchanged(doc))) {
         if (!(old = dt_plan_posted(doc)))
-            r = nomem(e);
+            r = plan_load_nomem(e);
         if (r == 0)
             r = dt_graph_from_json(old, &p->side[PLAN_OLD].graph, e);
     }
@@ -60,7 +60,7 @@ static int read_sides(struct dovetail_plan *p, const char *text, size_t len, str
 
 /* ---- modules and functions --------------------------------------------------------------------------------------- */
 
-static bool used(const struct dt_graph *g, uint32_t module)
+static bool plan_load_used(const struct dt_graph *g, uint32_t module)
 {
     bool yes = false;
     for (uint32_t i = 0; i < g->nlaunch && !yes; i++)
@@ -75,7 +75,7 @@ static bool changed(const struct dovetail_plan *p, const struct dt_module *m)
 {
     const struct dt_graph *old = p->side[PLAN_OLD].graph;
     for (uint32_t k = 0; old && k < old->nmodule; k++)
-        if (old->module[k].len == m->len && !memcmp(old->module[k].source, m->source, m->len) && used(old, k))
+        if (old->module[k].len == m->len && !memcmp(old->module[k].source, m->source, m->len) && plan_load_used(old, k))
             return false;
     return true;
 }
@@ -133,7 +133,7 @@ static int load_module(struct dovetail_plan *p, const struct dt_module *m, CUmod
     struct plan_module *all = dt_reallocarray(p->module, p->nmodule + 1, sizeof *all);
     if (!all) {
         p->cu->cuModuleUnload(n.module);
-        return nomem(e);
+        return plan_load_nomem(e);
     }
     p->module = all;
     all[p->nmodule++] = n;
@@ -198,7 +198,7 @@ static int make_streams(struct dovetail_plan *p, struct plan_side *s, struct dt_
     if (s->nstream < 2)
         return 0;
     if (!(s->stream = dt_calloc(s->nstream, sizeof *s->stream)))
-        return nomem(e);
+        return plan_load_nomem(e);
     for (uint32_t k = 1; k < s->nstream && r == 0; k++)
         r = plan_cu(cu, cu->cuStreamCreate(&s->stream[k], CU_STREAM_NON_BLOCKING), "cuStreamCreate", e);
     if (r == 0)
@@ -225,7 +225,7 @@ static int load_side(struct dovetail_plan *p, struct plan_side *s, struct dt_err
     s->end = dt_calloc(g->nlaunch + 1, sizeof(CUevent));
     s->used = dt_calloc(g->nbuffer + 1, sizeof *s->used);
     if (!s->function || !s->end || !s->used)
-        return nomem(e);
+        return plan_load_nomem(e);
     for (uint32_t i = 0; i < g->nlaunch && r == 0; i++) {
         const struct dt_launch *l = &g->launch[i];
         if (l->kind == DT_KERNEL)
@@ -270,7 +270,7 @@ static int make_scratch(struct dovetail_plan *p, struct dt_err *e)
         if (x->bytes && (r = plan_cu(p->cu, p->cu->cuMemAlloc(at, x->bytes), x->name, e)) == 0) {
             dt_free_ uint8_t *fill = dt_malloc(x->bytes);
             if (!fill)
-                return nomem(e);
+                return plan_load_nomem(e);
             dt_fill_bytes(x, 0, fill);
             r = plan_cu(p->cu, p->cu->cuMemcpyHtoD(*at, fill, x->bytes), x->name, e);
         }
@@ -334,7 +334,7 @@ void dovetail_plan_free(struct dovetail_plan *p)
         destroy(p);
 }
 
-static int load(struct dovetail_plan *p, struct dt_err *e)
+static int load_one(struct dovetail_plan *p, struct dt_err *e)
 {
     struct dt_graph *g = p->side[PLAN_NEW].graph;
     const char *key;
@@ -345,7 +345,7 @@ static int load(struct dovetail_plan *p, struct dt_err *e)
     p->variable = dt_calloc(g->nbuffer + 1, sizeof *p->variable);
     p->align = dt_calloc(g->nbuffer + 1, sizeof *p->align);
     if (!p->scratch || !p->variable || !p->align)
-        return nomem(e);
+        return plan_load_nomem(e);
     for (uint32_t b = 0; b < g->nbuffer; b++)
         p->align[b] = 1;
     json_object_foreach (json_object_get(g->assumes, "align"), key, v)
@@ -362,7 +362,7 @@ static int load(struct dovetail_plan *p, struct dt_err *e)
             p->side[k].why = dt_strdup(mine.detail ? mine.detail : dt_err_text(r));
             dt_err_done(&mine);
             if (!p->side[k].why)
-                return nomem(e);
+                return plan_load_nomem(e);
         }
         some |= r == 0;
     }
@@ -390,7 +390,7 @@ int dovetail_plan_load(const void *document, size_t len, struct CUctx_st *contex
     if (r == 0)
         r = read_sides(p, document, len, &e);
     if (r == 0 && (r = plan_enter(p, &e)) == 0) {
-        r = load(p, &e);
+        r = load_one(p, &e);
         plan_leave(p);
     }
     if (r < 0) {

@@ -45,7 +45,7 @@ static uint32_t unique(uint64_t *v, uint32_t n)
     return m;
 }
 
-static bool has(const uint64_t *v, uint32_t n, uint64_t x)
+static bool arithmetic_has(const uint64_t *v, uint32_t n, uint64_t x)
 {
     return n && bsearch(&x, v, n, sizeof x, machine_order) != NULL;
 }
@@ -83,9 +83,9 @@ static int index_side(const struct side *s, struct side *to)
 /* Is instruction k of s anywhere in t, with all its uses? */
 static bool elsewhere(const struct side *s, uint32_t k, const struct side *t)
 {
-    bool all = has(t->any, t->nany, s->shape[k]);
+    bool all = arithmetic_has(t->any, t->nany, s->shape[k]);
     for (uint32_t u = s->first[k]; u < s->first[k + 1] && all; u++)
-        all = has(t->any, t->nany, s->use[u].key) || has(t->any, t->nany, s->use[u].loose);
+        all = arithmetic_has(t->any, t->nany, s->use[u].key) || arithmetic_has(t->any, t->nany, s->use[u].loose);
     return all;
 }
 
@@ -107,7 +107,7 @@ static bool is_sign(const struct side *s, uint32_t k)
 }
 
 /* Shape and uses, wherever they come from. */
-static uint64_t whole(const struct side *s, uint32_t k)
+static uint64_t arithmetic_whole(const struct side *s, uint32_t k)
 {
     uint64_t h = 0;
     for (uint32_t u = s->first[k]; u < s->first[k + 1]; u++) {
@@ -152,7 +152,7 @@ static bool has_effect(const struct ptx_inst *i)
 
 /* Marks the instructions of f whose value reaches a store, a branch, another thread. Registers as a whole: more than
  * need be. */
-static int mark(struct needed *w)
+static int arithmetic_mark(struct needed *w)
 {
     w->reg = dt_calloc((size_t)w->f->nreg + 1, 1);
     w->inst = dt_calloc((size_t)w->f->ninst + 1, 1);
@@ -215,7 +215,7 @@ static int needed_lines(struct compare *x, const char *ptx, size_t len, const ch
         struct needed w = {.f = m->func[k]};
         if (!w.f->has_body || (w.f->is_entry && strcmp(w.f->name, entry)))
             continue;
-        r = mark(&w);
+        r = arithmetic_mark(&w);
         for (uint32_t i = 0; i < w.f->ninst && !r; i++) {
             struct ptx_source src;
             int p = w.inst[i] && ptx_source_of(w.f, &w.f->inst[i], &src) ? group_of(x, src.file) : -1;
@@ -249,7 +249,7 @@ static int lines_of_now(struct compare *x)
     return 0;
 }
 
-static void say(const struct side *s, uint32_t k, struct dt_str *why)
+static void arithmetic_say(const struct side *s, uint32_t k, struct dt_str *why)
 {
     dt_str_addc(why, '\'');
     sass_print(&s->c.inst[k], why);
@@ -261,7 +261,7 @@ static void say_use(const struct side *s, const struct use *u, struct dt_str *wh
 {
     dt_str_addf(why, "%s%s", u->sign & 1 ? "-" : "", u->sign & 2 ? "abs " : "");
     if (u->kind == FROM_FLOAT)
-        say(s, u->value, why);
+        arithmetic_say(s, u->value, why);
     else if (u->kind == FROM_CONST)
         dt_str_addf(why, "0x%08x", u->value);
     else
@@ -276,7 +276,7 @@ static void say_line(const struct compare *x, unsigned group, uint32_t line, str
         for (uint32_t k = 0; k < x->was[p].c.n && n < 4; k++)
             if (x->was[p].group == group && mine(&x->was[p], k) && x->was[p].c.line[k] == line) {
                 dt_str_add(why, n++ ? ", " : "");
-                say(&x->was[p], k, why);
+                arithmetic_say(&x->was[p], k, why);
             }
     if (!n)
         dt_str_add(why, "no float instruction");
@@ -289,7 +289,7 @@ static bool line_complete(const struct compare *x, unsigned group, uint32_t line
         const struct side *t = &x->was[p];
         for (uint32_t k = 0; k < t->c.n && t->group == group; k++)
             if (mine(t, k) && t->c.line[k] == line &&
-                !has(x->now.at, x->now.nat, machine_mix(line_key(group, line), t->shape[k])))
+                !arithmetic_has(x->now.at, x->now.nat, machine_mix(line_key(group, line), t->shape[k])))
                 return false;
     }
     return true;
@@ -325,24 +325,24 @@ static int is_posted(const struct compare *x, uint32_t k, struct dt_str *why)
     if (s->line_of[k] == NO_LINE) {
         if (divides_integers(s, k))
             return 1;
-        say(s, k, why);
+        arithmetic_say(s, k, why);
         dt_str_add(why, " is made of no posted line");
         return 0;
     }
-    if (has(x->divides, x->ndivides, s->line_of[k]) && (divides_integers(s, k) || s->c.call[k] != CODE_NONE))
+    if (arithmetic_has(x->divides, x->ndivides, s->line_of[k]) && (divides_integers(s, k) || s->c.call[k] != CODE_NONE))
         return 1;
     unsigned p = (unsigned)(s->line_of[k] >> 32);
     uint32_t line = (uint32_t)s->line_of[k];
     const struct side *t = &x->was[p];
-    bool there = has(t->at, t->nat, machine_mix(line, s->shape[k])), uses = there;
+    bool there = arithmetic_has(t->at, t->nat, machine_mix(line, s->shape[k])), uses = there;
     uint32_t odd = s->first[k];
     for (uint32_t u = s->first[k]; u < s->first[k + 1] && uses; odd = u++)
-        uses = has(t->used, t->nused, machine_mix(line, s->use[u].key)) ||
-               has(t->used, t->nused, machine_mix(line, s->use[u].loose)) ||
-               (s->use[u].kind == FROM_CONST && has(t->used, t->nused, machine_mix(line, s->use[u].folded)));
+        uses = arithmetic_has(t->used, t->nused, machine_mix(line, s->use[u].key)) ||
+               arithmetic_has(t->used, t->nused, machine_mix(line, s->use[u].loose)) ||
+               (s->use[u].kind == FROM_CONST && arithmetic_has(t->used, t->nused, machine_mix(line, s->use[u].folded)));
     if (uses || (elsewhere(s, k, t) && line_complete(x, p, line)))
         return 1;
-    say(s, k, why);
+    arithmetic_say(s, k, why);
     dt_str_addf(why, " of '%s' line %u (%s) is %s", t->part->entry, line, t->part->file,
                 there ? "fed by " : "new there");
     if (there)
@@ -356,13 +356,13 @@ static int is_posted(const struct compare *x, uint32_t k, struct dt_str *why)
 static void count_signs(const struct compare *x, const struct side *like, uint32_t k, uint32_t *ret_now,
                         uint32_t *ret_was)
 {
-    uint64_t want = whole(like, k), last = NO_LINE;
+    uint64_t want = arithmetic_whole(like, k), last = NO_LINE;
     for (uint32_t i = 0; i < x->now.c.n; i++)
-        *ret_now += mine(&x->now, i) && is_sign(&x->now, i) && whole(&x->now, i) == want;
+        *ret_now += mine(&x->now, i) && is_sign(&x->now, i) && arithmetic_whole(&x->now, i) == want;
     for (unsigned p = 0; p < x->nparts; p++)
         for (uint32_t i = 0; i < x->was[p].c.n; i++) {
             uint64_t line = line_key(x->was[p].group, x->was[p].c.line[i]);
-            if (!mine(&x->was[p], i) || !is_sign(&x->was[p], i) || whole(&x->was[p], i) != want)
+            if (!mine(&x->was[p], i) || !is_sign(&x->was[p], i) || arithmetic_whole(&x->was[p], i) != want)
                 continue;
             *ret_was += line != last;
             last = line;
@@ -384,28 +384,28 @@ static int is_kept(const struct compare *x, unsigned p, uint32_t k, struct dt_st
     const struct side *t = &x->was[p];
     uint64_t key = line_key(t->group, t->c.line[k]);
     uint32_t now = 0, was = 0;
-    if (has(x->divides, x->ndivides, key) && (divides_integers(t, k) || t->c.call[k] != CODE_NONE))
+    if (arithmetic_has(x->divides, x->ndivides, key) && (divides_integers(t, k) || t->c.call[k] != CODE_NONE))
         return 1;
     if (is_sign(t, k)) {
         count_signs(x, t, k, &now, &was);
         if (now >= was)
             return 1;
-        say(t, k, why);
+        arithmetic_say(t, k, why);
         dt_str_addf(why, " of '%s' line %u (%s): %u of %u such changes of sign are left", t->part->entry, t->c.line[k],
                     t->part->file, now, was);
         return 0;
     }
-    if (has(x->now.at, x->now.nat, machine_mix(key, t->shape[k])) || elsewhere(t, k, &x->now))
+    if (arithmetic_has(x->now.at, x->now.nat, machine_mix(key, t->shape[k])) || elsewhere(t, k, &x->now))
         return 1;
-    if (converts(t, k) || (x->know_needed && !has(x->needed, x->nneeded, key)))
+    if (converts(t, k) || (x->know_needed && !arithmetic_has(x->needed, x->nneeded, key)))
         return 1;
-    say(t, k, why);
+    arithmetic_say(t, k, why);
     dt_str_addf(why, " of '%s' line %u (%s) is gone though its value is needed", t->part->entry, t->c.line[k],
                 t->part->file);
     return 0;
 }
 
-static int compare(struct compare *x, struct dt_str *why, struct dt_err *e)
+static int arithmetic_compare(struct compare *x, struct dt_str *why, struct dt_err *e)
 {
     int r = lines_of_now(x);
     if (!r)
@@ -438,7 +438,7 @@ int dev_arithmetic(const void *cubin, size_t len, const char *entry, const char 
     if (!r)
         r = needed_lines(&x, ptx, nptx, entry, e);
     if (r >= 0)
-        r = r ? 0 : compare(&x, why, e);
+        r = r ? 0 : arithmetic_compare(&x, why, e);
     side_done(&x.now);
     for (unsigned p = 0; p < nparts; p++)
         side_done(&x.was[p]);

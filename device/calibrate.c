@@ -168,15 +168,15 @@ char *dev_calibration_kernels(unsigned cc)
     return dt_str_take(&s);
 }
 
-static int load(struct lab *l, struct dt_err *e)
+static int calibrate_load(struct lab *l, struct dt_err *e)
 {
     dt_free_ char *text = dev_calibration_kernels(l->d->info.cc_major * 10 + l->d->info.cc_minor);
     return text ? dev_module_load(l->d, text, strlen(text), &l->mod, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
 /* ---- one launch, many, a chain ---------------------------------------------------------------------------------- */
-static int launch(struct lab *l, const char *entry, unsigned blocks, unsigned threads, const void *params, size_t n,
-                  struct dt_err *e)
+static int calibrate_launch(struct lab *l, const char *entry, unsigned blocks, unsigned threads, const void *params,
+                            size_t n, struct dt_err *e)
 {
     struct dev_device *d = l->d;
     CUfunction f = NULL;
@@ -224,11 +224,12 @@ static int timed(struct lab *l, const struct work *w, CUgraphExec x, CUevent ext
     float ms = 0;
     int err = dev_cu(d, d->cu->cuEventRecord(l->ev[0], l->stream), "cuEventRecord", e);
     if (w->first && !err)
-        err = launch(l, w->first->entry, w->first->blocks, w->first->threads, w->first->params, w->first->nparams, e);
+        err = calibrate_launch(l, w->first->entry, w->first->blocks, w->first->threads, w->first->params,
+                               w->first->nparams, e);
     if (w->graph && !err)
         err = dev_cu(d, d->cu->cuGraphLaunch(x, l->stream), "cuGraphLaunch", e);
     for (unsigned i = 0; i < w->times && !w->graph && !err; i++) {
-        err = launch(l, w->entry, w->blocks, w->threads, w->params, w->nparams, e);
+        err = calibrate_launch(l, w->entry, w->blocks, w->threads, w->params, w->nparams, e);
         if (!err && w->events)
             err = dev_cu(d, d->cu->cuEventRecord(extra, l->stream), "cuEventRecord", e);
     }
@@ -270,7 +271,8 @@ static int difference(struct lab *l, const struct work *less, const struct work 
 
 /* ---- figures ----------------------------------------------------------------------------------------------------- */
 /* value = a + b * us, or where rate is not 0: rate / us. */
-static void add(struct dev_calibration *c, const char *field, double us[REPEATS], double a, double b, double rate)
+static void calibrate_add(struct dev_calibration *c, const char *field, double us[REPEATS], double a, double b,
+                          double rate)
 {
     struct dev_stats s;
     double v[REPEATS];
@@ -297,12 +299,12 @@ static int launching(struct lab *l, struct dev_calibration *c, struct dt_err *e)
     more.times = 3 * N;
     int err = difference(l, &less, &more, us, e);
     if (!err)
-        add(c, "launch_us", us, 0, 1.0 / (2 * N), 0);
+        calibrate_add(c, "launch_us", us, 0, 1.0 / (2 * N), 0);
     less.events = more.events = true;
     if (!err)
         err = difference(l, &less, &more, us, e);
     if (!err)
-        add(c, "event_us", us, -figure_of(c, "launch_us"), 1.0 / (2 * N), 0);
+        calibrate_add(c, "event_us", us, -figure_of(c, "launch_us"), 1.0 / (2 * N), 0);
     /* an empty block is one instruction: two clocks of its warp */
     double body = 2 / l->clock_us;
     enum { W = 8 };
@@ -312,14 +314,14 @@ static int launching(struct lab *l, struct dev_calibration *c, struct dt_err *e)
     if (!err)
         err = difference(l, &less, &more, us, e);
     if (!err)
-        add(c, "block_start_ns", us, -1000 * body, 1000.0 / (2 * W), 0);
+        calibrate_add(c, "block_start_ns", us, -1000 * body, 1000.0 / (2 * W), 0);
     less = (struct work){"empty", 1, 32, N, .graph = true};
     more = less;
     more.times = 3 * N;
     if (!err)
         err = difference(l, &less, &more, us, e);
     if (!err)
-        add(c, "graph_launch_us", us, -figure_of(c, "block_start_ns") / 1000 - body, 1.0 / (2 * N), 0);
+        calibrate_add(c, "graph_launch_us", us, -figure_of(c, "block_start_ns") / 1000 - body, 1.0 / (2 * N), 0);
     return err;
 }
 
@@ -352,7 +354,7 @@ static int moving(struct lab *l, uint64_t *ret_bytes, struct dev_calibration *c,
     d->cu->cuDeviceGetAttribute(&bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, d->dev);
     double peak = 2.0 * mhz * 1e3 * bits / 8 / 1e9, gb = (double)(b.n - a.n) * 16 / 1e9;
     if (!err && peak > 0)
-        add(c, "dram_sustained", us, 0, 0, gb / peak * 1e6);
+        calibrate_add(c, "dram_sustained", us, 0, 0, gb / peak * 1e6);
     uint64_t part = l2 / 8 / unit ? l2 / 8 / unit : 1;
     a.n = b.n = part * threads;
     a.k = 8;
@@ -360,7 +362,7 @@ static int moving(struct lab *l, uint64_t *ret_bytes, struct dev_calibration *c,
     if (!err)
         err = difference(l, &less, &more, us, e);
     if (!err)
-        add(c, "l2_gbps", us, 0, 0, (double)part * (double)unit * (b.k - a.k) / 1e9 * 1e6);
+        calibrate_add(c, "l2_gbps", us, 0, 0, (double)part * (double)unit * (b.k - a.k) / 1e9 * 1e6);
     return err;
 }
 
@@ -384,7 +386,7 @@ static int chasing(struct lab *l, unsigned bits, const struct work *first, doubl
     b.n = MORE;
     struct work less = {"chase", 1, 1, 1, .params = &a, .nparams = 36, .first = first}, more = less;
     more.params = &b;
-    int err = launch(l, "links", NODES / THREADS, THREADS, &make, 16, e);
+    int err = calibrate_launch(l, "links", NODES / THREADS, THREADS, &make, 16, e);
     if (!err)
         err = difference(l, &less, &more, us, e);
     for (unsigned i = 0; i < REPEATS && !err; i++)
@@ -408,15 +410,15 @@ static int waiting(struct lab *l, uint64_t bytes, struct dev_calibration *c, str
     int err = chasing(l, bits, NULL, us, e);
     if (err < 0)
         return err;
-    add(c, "l2_near_ns", us, -body, 1000, 0);
-    add(c, "l2_far_ns", us, -body, 1000, 0);
+    calibrate_add(c, "l2_near_ns", us, -body, 1000, 0);
+    calibrate_add(c, "l2_far_ns", us, -body, 1000, 0);
     while (bits < 30 && bytes >= 256ull << bits)
         bits++;
     all.n = (128ull << bits) / 16;
     double miss = 1 - l2 / (double)(128ull << bits), near = figure_of(c, "l2_near_ns");
     err = miss > 0.5 ? chasing(l, bits, &stream, us, e) : 0;
     if (!err && miss > 0.5)
-        add(c, "dram_latency_ns", us, near - (near + body) / miss, 1000 / miss, 0);
+        calibrate_add(c, "dram_latency_ns", us, near - (near + body) / miss, 1000 / miss, 0);
     return err;
 }
 
@@ -437,7 +439,7 @@ static int computing(struct lab *l, struct dev_calibration *c, struct dt_err *e)
             continue;
         err = difference(l, &less, &more, us, e);
         if (!err)
-            add(c, ops[k].figure, us, 0, 0, operations / i->sms / l->clock_us);
+            calibrate_add(c, ops[k].figure, us, 0, 0, operations / i->sms / l->clock_us);
     }
     return err;
 }
@@ -456,7 +458,7 @@ int dev_calibrate(struct dev_device *d, struct dev_calibration *ret, struct dt_e
     for (int i = 0; i < 2 && !err; i++)
         err = dev_cu(d, d->cu->cuEventCreate(&l.ev[i], CU_EVENT_DEFAULT), "cuEventCreate", e);
     if (!err)
-        err = load(&l, e);
+        err = calibrate_load(&l, e);
     if (!err)
         err = launching(&l, &c, e);
     if (!err)

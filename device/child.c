@@ -119,7 +119,7 @@ static int talk(int fd, const struct dt_str *out, struct dt_str *in, uint64_t de
     }
 }
 
-static int take(char **to, const char *p, size_t len)
+static int child_take(char **to, const char *p, size_t len)
 {
     char *s = dt_malloc(len + 1);
     if (!s)
@@ -141,13 +141,13 @@ static int understand(const struct dt_str *in, struct dev_reply *ret, struct dt_
         const char *p = in->s + at + DT_WIRE_HEAD;
         size_t len = n - DT_WIRE_HEAD;
         switch (dt_wire_type((const unsigned char *)in->s + at)) {
-        case 'L': r = take(&ret->log, p, len); break;
+        case 'L': r = child_take(&ret->log, p, len); break;
         case 'R':
-            r = take(&ret->result, p, len);
+            r = child_take(&ret->result, p, len);
             ret->result_len = len;
             break;
         case 'N': ret->missing = true; /* fall through */
-        case 'E': r = take(&ret->error, p, len); break;
+        case 'E': r = child_take(&ret->error, p, len); break;
         default: break;
         }
         at += n;

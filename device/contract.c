@@ -65,7 +65,7 @@ static void count_use(uint32_t reg, bool write, void *user)
 }
 
 /* A register is written: products of it, and made of it, are no more. */
-static void on_write(uint32_t reg, bool write, void *user)
+static void contract_on_write(uint32_t reg, bool write, void *user)
 {
     struct work *w = user;
     if (!write || reg >= w->nreg)
@@ -184,7 +184,7 @@ static int contract_function(struct ptx_function *f, const struct policy *p)
         if (i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA || i->op == PTX_OP_BRANCHTARGETS ||
             i->op == PTX_OP_CALLPROTO)
             continue;
-        ptx_inst_regs(i, on_write, &w);
+        ptx_inst_regs(i, contract_on_write, &w);
         if (open_mul(i) && i->opnd[0].reg < w.nreg) {
             bool self = false;
             for (unsigned q = 1; q < 3; q++)
@@ -200,7 +200,7 @@ static int contract_function(struct ptx_function *f, const struct policy *p)
 }
 
 /* The code of module `m`, 0 or an error. */
-static int code_of(const struct ptx_module *m, const char *arch, void **ret, size_t *ret_len)
+static int contract_code_of(const struct ptx_module *m, const char *arch, void **ret, size_t *ret_len)
 {
     struct dt_str s = {0};
     int r = ptx_print(m, &s);
@@ -231,12 +231,12 @@ static int find_policy(const struct ptx_module *m, const char *entry, const char
     int found = -1;
     if (ptx_clone(m, entry, &one, NULL) < 0)
         return -1;
-    int r = code_of(one, arch, &want, &nwant);
+    int r = contract_code_of(one, arch, &want, &nwant);
     ptx_module_free(one);
     for (size_t k = 0; r == 0 && found < 0 && k < sizeof policies / sizeof policies[0]; k++) {
         if (ptx_clone(m, entry, &one, NULL) < 0)
             break;
-        if (contract_module(one, &policies[k]) > 0 && code_of(one, arch, &got, &ngot) == 0 &&
+        if (contract_module(one, &policies[k]) > 0 && contract_code_of(one, arch, &got, &ngot) == 0 &&
             dev_same_code(want, nwant, got, ngot))
             found = (int)k;
         free(got);
@@ -275,8 +275,8 @@ struct ptx_module *dev_explicit_module(const struct ptx_module *m, const char *a
             dev_round_muls(f);
         changed = n < 0 ? n : changed + n;
     }
-    bool same = changed > 0 && code_of(m, arch, &want, &nwant) == 0 && code_of(all, arch, &got, &ngot) == 0 &&
-                dev_same_code(want, nwant, got, ngot);
+    bool same = changed > 0 && contract_code_of(m, arch, &want, &nwant) == 0 &&
+                contract_code_of(all, arch, &got, &ngot) == 0 && dev_same_code(want, nwant, got, ngot);
     free(want);
     free(got);
     if (same)

@@ -52,7 +52,7 @@ static struct dev_record *more(struct dev_trace *t)
     return &t->record[t->nrecord++];
 }
 
-static int kernel(struct dev_trace *t, const CUpti_ActivityKernel10 *k)
+static int cupti_activity_kernel(struct dev_trace *t, const CUpti_ActivityKernel10 *k)
 {
     struct dev_record *r = more(t);
     if (!r)
@@ -88,7 +88,7 @@ int dev_activity_add(struct dev_trace *t, const void *record)
     memcpy(&kind, record, sizeof kind);
     switch (kind) {
     case CUPTI_ACTIVITY_KIND_KERNEL:
-    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: return kernel(t, record);
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: return cupti_activity_kernel(t, record);
     case CUPTI_ACTIVITY_KIND_MEMSET: {
         const CUpti_ActivityMemset4 *m = record;
         if (!(r = more(t)))

@@ -148,8 +148,8 @@ static int target_part(struct range *r, struct dev_device *d, bool *ret_retry, s
     return err;
 }
 
-static int collect(struct range *r, struct dev_device *d, int (*fn)(void *, struct dt_err *), void *user,
-                   bool *ret_retry, struct dt_err *e)
+static int cupti_range_collect(struct range *r, struct dev_device *d, int (*fn)(void *, struct dt_err *), void *user,
+                               bool *ret_retry, struct dt_err *e)
 {
     const struct dev_cupti *c = r->c;
     int err = 0;
@@ -226,7 +226,7 @@ int dev_count(struct dev_device *d, int (*fn)(void *, struct dt_err *), void *us
     if (!err)
         err = target_part(&r, d, ret_retry, e);
     if (!err)
-        err = collect(&r, d, fn, user, ret_retry, e);
+        err = cupti_range_collect(&r, d, fn, user, ret_retry, e);
     struct dev_counters got = {0};
     CUpti_Profiler_Host_EvaluateToGpuValues_Params value = PARAMS(
         CUpti_Profiler_Host_EvaluateToGpuValues_Params, .pHostObject = r.host, .pCounterDataImage = r.data,

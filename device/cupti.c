@@ -74,7 +74,7 @@ int dev_cupti_error(const struct dev_cupti *c, CUptiResult r, const char *what, 
     return dt_err_set(e, DT_E_PROFILER, "%s: %s (%d)%s", what, name ? name : "unknown error", (int)r, why);
 }
 
-static int fill(struct dev_cupti *c, struct dt_err *e)
+static int cupti_fill(struct dev_cupti *c, struct dt_err *e)
 {
     static const char *const sonames[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so", NULL};
     static const char *const beside[][2] = {{"libnvperf_host.so", NULL}, {"libnvperf_target.so", NULL}};
@@ -112,7 +112,7 @@ int dev_cupti_open(bool host, const struct dev_cupti **ret, struct dt_err *e)
         return dt_err_set(e, DT_E_PROFILER, "CUPTI is switched off (DOVETAIL_CUPTI=off)");
     pthread_mutex_lock(&state.lock);
     if (!state.cupti.lib) {
-        err = fill(&c, e);
+        err = cupti_fill(&c, e);
         if (!err)
             state.cupti = c;
         else if (c.lib)

@@ -46,7 +46,7 @@ int dev_use(struct dev_device *d, struct dt_err *e)
     return r == CUDA_SUCCESS ? 0 : dev_cu(d, r, "cuCtxSetCurrent", e);
 }
 
-static int code_of(CUresult r)
+static int device_code_of(CUresult r)
 {
     switch (r) {
     case CUDA_ERROR_OUT_OF_MEMORY: return DT_E_NOMEM;
@@ -82,7 +82,7 @@ static int cu_error(const struct dev_driver *cu, CUresult r, const char *what, s
     cu->cuGetErrorName(r, &name);
     cu->cuGetErrorString(r, &words);
     const char *more = hint(r);
-    return dt_err_set(e, code_of(r), "%s: %s (%s)", what, name ? name : "unknown error",
+    return dt_err_set(e, device_code_of(r), "%s: %s (%s)", what, name ? name : "unknown error",
                       more    ? more
                       : words ? words
                               : "no description");
@@ -178,8 +178,8 @@ static int find_soft(const char *model, const char *figures, const struct dev_dr
     return 0;
 }
 
-static int find(const char *spec, const char *figures, const struct dev_driver **ret_cu, CUdevice *ret,
-                struct dt_err *e)
+static int device_find(const char *spec, const char *figures, const struct dev_driver **ret_cu, CUdevice *ret,
+                       struct dt_err *e)
 {
     if (!spec || !*spec || !strcmp(spec, "auto"))
         return !find_real(0, ret_cu, ret, NULL) ? 0 : find_soft("h200", figures, ret_cu, ret, e);
@@ -234,7 +234,7 @@ int dev_open_figures(const char *spec, const char *figures, struct dev_device **
     const char *ms = getenv("DOVETAIL_KERNEL_TIMEOUT_MS");
     d->deadline_ms =
         ms && *ms && strspn(ms, "0123456789") == strlen(ms) ? (unsigned)strtoul(ms, NULL, 10) : DEADLINE_MS;
-    int r = find(spec, figures, &d->cu, &d->dev, e);
+    int r = device_find(spec, figures, &d->cu, &d->dev, e);
     if (!r)
         r = read_info(d->cu, d->dev, &d->info, e);
     if (!r && (d->info.cc_major * 10 + d->info.cc_minor) < 75)

@@ -125,13 +125,13 @@ struct reach {
     bool carries, opens; /* of the instruction at hand: what it reads may be one; what it writes is */
 };
 
-static void on_read(uint32_t reg, bool write, void *user)
+static void identity_on_read(uint32_t reg, bool write, void *user)
 {
     struct reach *w = user;
     w->carries |= !write && w->reg[reg];
 }
 
-static void on_write(uint32_t reg, bool write, void *user)
+static void identity_on_write(uint32_t reg, bool write, void *user)
 {
     struct reach *w = user;
     if (write && w->opens && !w->reg[reg])
@@ -154,13 +154,13 @@ static bool copies(const struct ptx_inst *i)
 }
 
 /* One instruction; true: it is an open sum of an open product. */
-static bool follow(const struct ptx_inst *i, struct reach *w)
+static bool identity_follow(const struct ptx_inst *i, struct reach *w)
 {
     unsigned flags =
         i->space == PTX_GLOBAL || i->space == PTX_PARAM ? 0 : ptx_op_info(i->op)->flags & (PTX_F_READS | PTX_F_WRITES);
     bool access = ptx_op_info(i->op)->flags & PTX_F_READS;
     w->carries = false;
-    ptx_inst_regs(i, on_read, w);
+    ptx_inst_regs(i, identity_on_read, w);
     if (open_to_contraction(i) && i->op != PTX_OP_MUL)
         return w->carries;
     if ((flags & PTX_F_WRITES) && w->carries && !w->memory)
@@ -168,7 +168,7 @@ static bool follow(const struct ptx_inst *i, struct reach *w)
     w->opens = i->op == PTX_OP_MUL ? open_to_contraction(i)
                : access            ? (flags & PTX_F_READS) && w->memory
                                    : w->carries && copies(i);
-    ptx_inst_regs(i, on_write, w);
+    ptx_inst_regs(i, identity_on_write, w);
     return false;
 }
 
@@ -182,7 +182,7 @@ static int meet_in(const struct ptx_function *f)
     while (w.changed && !meet) {
         w.changed = false;
         for (uint32_t n = 0; n < f->ninst && !meet; n++)
-            meet = f->inst[n].op > PTX_OP_OPAQUE && follow(&f->inst[n], &w);
+            meet = f->inst[n].op > PTX_OP_OPAQUE && identity_follow(&f->inst[n], &w);
     }
     free(w.reg);
     return meet;

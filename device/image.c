@@ -36,7 +36,7 @@ int dev_arch_for(const struct dev_info *i, const char *target, char arch[16], st
     return 0;
 }
 
-static CUresult load(struct dev_device *d, const void *image, char log[LOG_BYTES], CUmodule *ret)
+static CUresult image_load(struct dev_device *d, const void *image, char log[LOG_BYTES], CUmodule *ret)
 {
     CUjit_option option[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void *value[] = {log, (void *)(uintptr_t)(LOG_BYTES - 1)};
@@ -45,7 +45,7 @@ static CUresult load(struct dev_device *d, const void *image, char log[LOG_BYTES
 }
 
 /* Words about a refusal: the compiler's own where it has any. */
-static int refused(struct dev_device *d, CUresult c, const char *log, struct dt_err *e)
+static int image_refused(struct dev_device *d, CUresult c, const char *log, struct dt_err *e)
 {
     if (!*log || (c != CUDA_ERROR_INVALID_PTX && c != CUDA_ERROR_NOT_SUPPORTED))
         return dev_cu(d, c, "cuModuleLoadDataEx", e);
@@ -74,16 +74,16 @@ static bool about_image(CUresult c)
 int dev_image_ptx(struct dev_device *d, const char *ptx, size_t len, CUmodule *ret, struct dt_err *e)
 {
     char log[LOG_BYTES];
-    CUresult c = load(d, ptx, log, ret);
+    CUresult c = image_load(d, ptx, log, ret);
     if (c == CUDA_ERROR_UNSUPPORTED_PTX_VERSION) { /* the driver's own: PTX 9.0 came with CUDA 13.0, 8.4 with 12.4 */
         char version[32];
         snprintf(version, sizeof version, "%d.%d", d->info.driver_version / 1000 - 4,
                  d->info.driver_version % 1000 / 10);
         dt_free_ char *older = dev_with_version(ptx, len, version);
         if (older)
-            c = load(d, older, log, ret);
+            c = image_load(d, older, log, ret);
     }
-    return c == CUDA_SUCCESS ? 0 : refused(d, c, log, e);
+    return c == CUDA_SUCCESS ? 0 : image_refused(d, c, log, e);
 }
 
 int dev_image_cubin(struct dev_device *d, const char *ptx, size_t len, CUmodule *ret, bool *ret_final, struct dt_err *e)
@@ -101,10 +101,10 @@ int dev_image_cubin(struct dev_device *d, const char *ptx, size_t len, CUmodule 
         *ret_final = r == DT_E_TIMEOUT || r == DT_E_NOMEM;
         return r;
     }
-    CUresult c = load(d, cubin, log, ret);
+    CUresult c = image_load(d, cubin, log, ret);
     free(cubin);
     *ret_final = !about_image(c);
-    return c == CUDA_SUCCESS ? 0 : refused(d, c, log, e);
+    return c == CUDA_SUCCESS ? 0 : image_refused(d, c, log, e);
 }
 
 int dev_image_load(struct dev_device *d, const char *ptx, size_t len, CUmodule *ret, bool *ret_cubin, struct dt_err *e)

@@ -44,7 +44,7 @@ struct bench {
     size_t flush_bytes;
 };
 
-static int pass(struct bench *b, unsigned a, double *ret_us, struct dt_err *e)
+static int measure_pass(struct bench *b, unsigned a, double *ret_us, struct dt_err *e)
 {
     struct dev_device *d = b->d;
     struct dev_run *r = b->arm[a].run;
@@ -81,12 +81,12 @@ static int rounds(struct bench *b, unsigned reps, struct dev_tracer *t, double *
             if (t)
                 err = dev_trace_mark(t, counts ? 1 + a + (uint64_t)b->narm * (k - b->warm) : 0, e);
             if (!err)
-                err = pass(b, a, counts ? &us[(size_t)a * reps + k - b->warm] : &ignored, e);
+                err = measure_pass(b, a, counts ? &us[(size_t)a * reps + k - b->warm] : &ignored, e);
         }
     return err;
 }
 
-static int build(struct bench *b, bool anew, struct dt_err *e)
+static int measure_build(struct bench *b, bool anew, struct dt_err *e)
 {
     int err = 0;
     for (unsigned a = 0; a < b->narm && anew; a++) /* arms may share a run: all are forgotten before any is built */
@@ -98,7 +98,7 @@ static int build(struct bench *b, bool anew, struct dt_err *e)
 }
 
 /* ---- what CUPTI saw ---------------------------------------------------------------------------------------------- */
-static bool fits(const struct dev_record *r, const struct dt_launch *l)
+static bool measure_fits(const struct dev_record *r, const struct dt_launch *l)
 {
     if (l->kind == DT_MEMSET)
         return r->what == DEV_ACT_MEMSET && r->bytes == l->bytes;
@@ -120,7 +120,7 @@ static bool steps_of(const struct dev_trace *t, uint64_t mark, const struct dt_g
         if (r->external != mark)
             continue;
         for (uint32_t k = 0; k < g->nlaunch; k++)
-            if (!taken[k] && fits(r, &g->launch[k])) {
+            if (!taken[k] && measure_fits(r, &g->launch[k])) {
                 taken[k] = true;
                 us[(size_t)k * reps + round] = (double)(r->end_ns - r->start_ns) / 1000;
                 registers[k] = r->registers;
@@ -191,7 +191,7 @@ static int traced(struct bench *b, struct dev_measured *ret, struct dev_verdict 
         dt_err_done(&no);
         return 0;
     }
-    int err = build(b, true, e);
+    int err = measure_build(b, true, e);
     if (!err)
         err = rounds(b, reps, t, us, e);
     if (err < 0) {
@@ -201,7 +201,7 @@ static int traced(struct bench *b, struct dev_measured *ret, struct dev_verdict 
     if (dev_trace_end(t, &trace, &no) < 0) {
         snprintf(v->trace, sizeof v->trace, "%s", no.detail ? no.detail : "CUPTI failed");
         dt_err_done(&no);
-        return build(b, true, e);
+        return measure_build(b, true, e);
     }
     err = understand(b, &trace, reps, ret, v->trace, sizeof v->trace, e);
     for (unsigned a = 0; a < b->narm && !err; a++) {
@@ -210,7 +210,7 @@ static int traced(struct bench *b, struct dev_measured *ret, struct dev_verdict 
         ret[a].overhead = ret[a].events.median > 0 ? with.median / ret[a].events.median : 0;
     }
     dev_trace_done(&trace);
-    return err < 0 ? err : build(b, true, e);
+    return err < 0 ? err : measure_build(b, true, e);
 }
 
 /* An idle GPU lowers its clocks, and small passes with gaps between raise them slowly: work until they have had time to
@@ -222,7 +222,7 @@ static int awake(struct bench *b, struct dt_err *e)
     int err = 0;
     do
         for (unsigned a = 0; a < b->narm && !err; a++)
-            err = pass(b, a, &ignored, e);
+            err = measure_pass(b, a, &ignored, e);
     while (!err && dt_now_us() - start < AWAKE_US);
     return err;
 }
@@ -301,7 +301,7 @@ int dev_measure(struct dev_device *d, const struct dev_arm *arm, unsigned narm, 
             dev_cu(d, d->cu->cuMemAlloc(&b.flush, b.flush_bytes ? b.flush_bytes : 1), "memory to overwrite the L2", e);
     }
     if (!err)
-        err = build(&b, false, e);
+        err = measure_build(&b, false, e);
     for (unsigned attempt = 0; attempt < ATTEMPTS && !err; attempt++) {
         char text[200];
         err = awake(&b, e);

@@ -43,7 +43,7 @@ bool dev_memo_get(const char *key, char **ret, size_t *ret_len)
     return p;
 }
 
-static void drop(unsigned i)
+static void memo_drop(unsigned i)
 {
     memo.total -= memo.e[i].len;
     free(memo.e[i].p);
@@ -60,10 +60,10 @@ void dev_memo_put(const char *key, const void *p, size_t len)
     copy[len] = 0;
     pthread_mutex_lock(&memo.lock);
     unsigned i = memo.next++ % ENTRIES;
-    drop(i);
+    memo_drop(i);
     memo.total += len;
     for (unsigned k = i; memo.total > MAX_TOTAL;)
-        drop(++k % ENTRIES);
+        memo_drop(++k % ENTRIES);
     memo.e[i].p = copy;
     memo.e[i].len = len;
     strncpy(memo.e[i].key, key, sizeof memo.e[i].key - 1);

@@ -45,8 +45,8 @@ int dev_set(struct dev_device *d, dev_ptr to, uint8_t value, uint64_t bytes, str
     return r < 0 || !bytes ? r : dev_cu(d, d->cu->cuMemsetD8Async(to, value, bytes, NULL), "cuMemsetD8Async", e);
 }
 
-static int load(struct dev_device *d, const char *ptx, size_t len, bool by_driver, struct dev_module_handle **ret,
-                struct dt_err *e)
+static int memory_load(struct dev_device *d, const char *ptx, size_t len, bool by_driver,
+                       struct dev_module_handle **ret, struct dt_err *e)
 {
     int r = dev_use(d, e);
     if (r < 0)
@@ -67,7 +67,7 @@ static int load(struct dev_device *d, const char *ptx, size_t len, bool by_drive
 
 int dev_module_load(struct dev_device *d, const char *ptx, size_t len, struct dev_module_handle **ret, struct dt_err *e)
 {
-    return load(d, ptx, len, false, ret, e);
+    return memory_load(d, ptx, len, false, ret, e);
 }
 
 int dev_module_load_of(struct dev_device *d, const struct dev_module *m, struct dev_module_handle **ret,
@@ -75,7 +75,7 @@ int dev_module_load_of(struct dev_device *d, const struct dev_module *m, struct 
 {
     int r = dev_use(d, e);
     if (!m->cubin || d->cu->soft || r < 0)
-        return r < 0 ? r : load(d, m->ptx, m->len, false, ret, e);
+        return r < 0 ? r : memory_load(d, m->ptx, m->len, false, ret, e);
     struct dev_module_handle *h = dt_calloc(1, sizeof *h);
     if (!h)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
@@ -91,7 +91,7 @@ int dev_module_load_of(struct dev_device *d, const struct dev_module *m, struct 
 int dev_module_load_ptx(struct dev_device *d, const char *ptx, size_t len, struct dev_module_handle **ret,
                         struct dt_err *e)
 {
-    return load(d, ptx, len, true, ret, e);
+    return memory_load(d, ptx, len, true, ret, e);
 }
 
 bool dev_module_is_cubin(const struct dev_module_handle *m) { return m->cubin; }

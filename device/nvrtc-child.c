@@ -37,9 +37,12 @@ __attribute__((visibility("default"))) int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void) { return 1; }
 #endif
 
-static int say(char type, const char *text, size_t len) { return dt_wire_write(1, type, 0, text, len) < 0 ? 1 : 0; }
+static int nvrtc_child_say(char type, const char *text, size_t len)
+{
+    return dt_wire_write(1, type, 0, text, len) < 0 ? 1 : 0;
+}
 
-static int say_str(char type, const char *text) { return say(type, text, strlen(text)); }
+static int say_str(char type, const char *text) { return nvrtc_child_say(type, text, strlen(text)); }
 
 static void limit(int what, rlim_t v)
 {
@@ -206,7 +209,7 @@ static int nvrtc(char job, const char *source, struct opts *option)
     size_t n = 0;
     char *text = NULL;
     if (p_nvrtcGetProgramLogSize(prog, &n) == NVRTC_SUCCESS && n > 1 && (text = dt_malloc(n)) &&
-        p_nvrtcGetProgramLog(prog, text) == NVRTC_SUCCESS && say('L', text, strnlen(text, n)))
+        p_nvrtcGetProgramLog(prog, text) == NVRTC_SUCCESS && nvrtc_child_say('L', text, strnlen(text, n)))
         return 1;
     if (c != NVRTC_SUCCESS)
         return say_str('E', p_nvrtcGetErrorString(c));
@@ -215,7 +218,7 @@ static int nvrtc(char job, const char *source, struct opts *option)
     text = r == NVRTC_SUCCESS && n ? dt_malloc(n) : NULL;
     if (!text || (r = p_nvrtcGetPTX(prog, text)) != NVRTC_SUCCESS)
         return say_str('E', r != NVRTC_SUCCESS ? p_nvrtcGetErrorString(r) : "the compiler gave no PTX");
-    return say('R', text, strnlen(text, n));
+    return nvrtc_child_say('R', text, strnlen(text, n));
 }
 
 /* nvJitLink's functions carry their version in their names: __nvJitLinkCreate_13_0. */
@@ -274,13 +277,13 @@ static int jitlink(char job, const char *ptx, size_t len, struct opts *option)
         return say_str('E', "nvJitLink refused the PTX without a word");
     }
     if (info_size(link, &n) == NVJITLINK_SUCCESS && n && (text = dt_calloc(n + 1, 1)) &&
-        info_log(link, text) == NVJITLINK_SUCCESS && say('L', text, strlen(text)))
+        info_log(link, text) == NVJITLINK_SUCCESS && nvrtc_child_say('L', text, strlen(text)))
         return 1;
     n = 0;
     if (cubin_size(link, &n) != NVJITLINK_SUCCESS || !n || !(text = dt_malloc(n)) ||
         cubin(link, text) != NVJITLINK_SUCCESS)
         return say_str('E', "nvJitLink gave no cubin");
-    return say('R', text, n);
+    return nvrtc_child_say('R', text, n);
 }
 
 int main(int argc, char **argv)

@@ -50,7 +50,7 @@ static const struct {
     {"-diag-suppress=", LIST},
 };
 
-static bool plain(const char *s) /* printable, and not so long that it is an attack */
+static bool options_plain(const char *s) /* printable, and not so long that it is an attack */
 {
     size_t n = strlen(s);
     for (size_t i = 0; i < n; i++)
@@ -69,7 +69,7 @@ static bool value_ok(enum kind k, const char *v)
         return !strcmp(v, "c++03") || !strcmp(v, "c++11") || !strcmp(v, "c++14") || !strcmp(v, "c++17") ||
                !strcmp(v, "c++20");
     case LIST: return *v && strlen(v) < 256 && strspn(v, "0123456789,") == strlen(v);
-    case WORD: return (isalpha((unsigned char)*v) || *v == '_') && plain(v);
+    case WORD: return (isalpha((unsigned char)*v) || *v == '_') && options_plain(v);
     }
     return false;
 }

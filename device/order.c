@@ -26,7 +26,7 @@ void dev_order_done(struct dev_order *o)
     memset(o, 0, sizeof *o);
 }
 
-static void add(struct dev_order *o, uint32_t from, uint32_t *n, uint32_t j, bool early)
+static void order_add(struct dev_order *o, uint32_t from, uint32_t *n, uint32_t j, bool early)
 {
     for (uint32_t k = from; k < *n; k++)
         if (o->after[k] == j)
@@ -57,10 +57,10 @@ int dev_order_new(const struct dt_graph *g, struct dev_order *ret)
         uint32_t before = last[l->stream];
         o.at[i] = n;
         if (before)
-            add(&o, o.at[i], &n, before - 1,
-                l->programmatic && l->kind == DT_KERNEL && g->launch[before - 1].kind == DT_KERNEL);
+            order_add(&o, o.at[i], &n, before - 1,
+                      l->programmatic && l->kind == DT_KERNEL && g->launch[before - 1].kind == DT_KERNEL);
         for (uint32_t k = 0; k < l->nafter; k++)
-            add(&o, o.at[i], &n, l->after_at[k], false);
+            order_add(&o, o.at[i], &n, l->after_at[k], false);
         last[l->stream] = i + 1;
     }
     o.at[g->nlaunch] = n;

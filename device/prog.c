@@ -338,9 +338,9 @@ static int make_modules(struct build *b, dev_progress fn, void *user, struct dt_
 }
 
 /* ---- launches ---- */
-static int refuse(struct dt_err *e, int num, uint32_t launch, const char *member, const char *fmt, ...)
+static int prog_refuse(struct dt_err *e, int num, uint32_t launch, const char *member, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
-static int refuse(struct dt_err *e, int num, uint32_t launch, const char *member, const char *fmt, ...)
+static int prog_refuse(struct dt_err *e, int num, uint32_t launch, const char *member, const char *fmt, ...)
 {
     char pointer[96], text[1024];
     va_list ap;
@@ -389,9 +389,9 @@ static int find_entry(const struct dev_prog *p, uint32_t at, struct dev_step *s,
     char hint[320] = "";
     if (meant)
         snprintf(hint, sizeof hint, "; C++ calls it \"%.200s\" (extern \"C\" in the source keeps a name)", meant);
-    int r = refuse(e, DT_E_NO_ENTRY, at, "entry", "module %.100s has no entry \"%.100s\"%s; it has %s",
-                   p->graph->module[l->module].name, l->entry, hint,
-                   names.len ? names.s : "none (a template is one when it is instantiated)");
+    int r = prog_refuse(e, DT_E_NO_ENTRY, at, "entry", "module %.100s has no entry \"%.100s\"%s; it has %s",
+                        p->graph->module[l->module].name, l->entry, hint,
+                        names.len ? names.s : "none (a template is one when it is instantiated)");
     dt_str_done(&names);
     return r;
 }
@@ -425,8 +425,8 @@ static int check_args(const struct dev_info *d, struct dev_prog *p, uint32_t at,
     if (!offset)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (l->narg != s->entry->nparam)
-        return refuse(e, DT_E_ARGS, at, "args", "%.100s takes %u arguments, %u are given", l->entry, s->entry->nparam,
-                      l->narg);
+        return prog_refuse(e, DT_E_ARGS, at, "args", "%.100s takes %u arguments, %u are given", l->entry,
+                           s->entry->nparam, l->narg);
     for (uint32_t i = 0; i < l->narg; i++) {
         const struct dt_arg *a = &l->arg[i];
         const struct ptx_var *v = s->entry->param[i];
@@ -434,7 +434,8 @@ static int check_args(const struct dev_info *d, struct dev_prog *p, uint32_t at,
         snprintf(member, sizeof member, "args/%u", i);
         end = (end + align - 1) / align * align;
         if (end > MAX_PARAMS || v->bytes > MAX_PARAMS - end)
-            return refuse(e, DT_E_ARGS, at, member, "the parameters of %.100s are over %u bytes", l->entry, MAX_PARAMS);
+            return prog_refuse(e, DT_E_ARGS, at, member, "the parameters of %.100s are over %u bytes", l->entry,
+                               MAX_PARAMS);
         offset[i] = (uint32_t)end;
         end += v->bytes;
         switch (a->kind) {
@@ -444,29 +445,29 @@ static int check_args(const struct dev_info *d, struct dev_prog *p, uint32_t at,
         case DT_ARG_TENSOR_MAP:
             have = PTX_TENSORMAP_BYTES;
             if (d->cc_major < 9)
-                return refuse(e, DT_E_UNSUPPORTED, at, member, "%s has no tensor maps", d->name);
+                return prog_refuse(e, DT_E_UNSUPPORTED, at, member, "%s has no tensor maps", d->name);
             if (dev_tensor_map_check(a))
-                return refuse(e, DT_E_ARGS, at, member, "the tensor map: %s", dev_tensor_map_check(a));
+                return prog_refuse(e, DT_E_ARGS, at, member, "the tensor map: %s", dev_tensor_map_check(a));
             if (align < 64)
-                return refuse(e, DT_E_ARGS, at, member,
-                              "a tensor map wants a parameter at a multiple of 64 bytes, %.100s is at one of %llu",
-                              v->name, (unsigned long long)align);
+                return prog_refuse(e, DT_E_ARGS, at, member,
+                                   "a tensor map wants a parameter at a multiple of 64 bytes, %.100s is at one of %llu",
+                                   v->name, (unsigned long long)align);
         }
         if (have != v->bytes)
-            return refuse(e, DT_E_ARGS, at, member, "%s has %llu bytes, the parameter %.100s has %llu",
-                          a->kind == DT_ARG_BUFFER       ? "an address"
-                          : a->kind == DT_ARG_TENSOR_MAP ? "a tensor map"
-                                                         : "the argument",
-                          (unsigned long long)have, v->name, (unsigned long long)v->bytes);
+            return prog_refuse(e, DT_E_ARGS, at, member, "%s has %llu bytes, the parameter %.100s has %llu",
+                               a->kind == DT_ARG_BUFFER       ? "an address"
+                               : a->kind == DT_ARG_TENSOR_MAP ? "a tensor map"
+                                                              : "the argument",
+                               (unsigned long long)have, v->name, (unsigned long long)v->bytes);
         if (wrong_kind(a, v))
-            return refuse(e, DT_E_ARGS, at, member, "%s for the parameter %.100s, which is .%s%s",
-                          a->kind == DT_ARG_BUFFER ? "an address" : dt_dtype_text(a->dtype), v->name,
-                          ptx_type_text(v->type),
-                          a->kind == DT_ARG_BUFFER ? "" : ": give that kind; bits can be given as \"bytes\"");
+            return prog_refuse(e, DT_E_ARGS, at, member, "%s for the parameter %.100s, which is .%s%s",
+                               a->kind == DT_ARG_BUFFER ? "an address" : dt_dtype_text(a->dtype), v->name,
+                               ptx_type_text(v->type),
+                               a->kind == DT_ARG_BUFFER ? "" : ": give that kind; bits can be given as \"bytes\"");
         for (uint32_t k = 0; a->kind == DT_ARG_BYTES && k < a->npointer; k++)
             if (a->pointer[k].at > a->nbytes || a->nbytes - a->pointer[k].at < 8)
-                return refuse(e, DT_E_ARGS, at, member, "a pointer at byte %u is outside the argument",
-                              a->pointer[k].at);
+                return prog_refuse(e, DT_E_ARGS, at, member, "a pointer at byte %u is outside the argument",
+                                   a->pointer[k].at);
     }
     s->param_offset = offset;
     s->param_total = (uint32_t)end;
@@ -481,23 +482,23 @@ static int check_geometry(const struct dev_info *d, uint32_t at, struct dev_step
     uint64_t threads = 1, blocks = 1, limit = 1, size = 1;
     for (int i = 0; i < 3; i++) {
         if (!l->grid[i] || l->grid[i] > most_grid[i])
-            return refuse(e, DT_E_LAUNCH, at, "grid", "a grid of %u x %u x %u is impossible", l->grid[0], l->grid[1],
-                          l->grid[2]);
+            return prog_refuse(e, DT_E_LAUNCH, at, "grid", "a grid of %u x %u x %u is impossible", l->grid[0],
+                               l->grid[1], l->grid[2]);
         if (!l->block[i] || l->block[i] > most_block[i])
-            return refuse(e, DT_E_LAUNCH, at, "block", "a block of %u x %u x %u threads is impossible", l->block[0],
-                          l->block[1], l->block[2]);
+            return prog_refuse(e, DT_E_LAUNCH, at, "block", "a block of %u x %u x %u threads is impossible",
+                               l->block[0], l->block[1], l->block[2]);
         threads *= l->block[i];
         blocks *= l->grid[i];
         if (blocks > INT32_MAX)
-            return refuse(e, DT_E_LAUNCH, at, "grid", "a grid of more than %d blocks is not supported", INT32_MAX);
+            return prog_refuse(e, DT_E_LAUNCH, at, "grid", "a grid of more than %d blocks is not supported", INT32_MAX);
         limit *= f->maxntid[i] ? f->maxntid[i] : 1;
         if (f->reqntid[0] && (f->reqntid[i] ? f->reqntid[i] : 1) != l->block[i])
-            return refuse(e, DT_E_LAUNCH, at, "block", "%.100s requires blocks of %u x %u x %u threads", l->entry,
-                          f->reqntid[0], f->reqntid[1] ? f->reqntid[1] : 1, f->reqntid[2] ? f->reqntid[2] : 1);
+            return prog_refuse(e, DT_E_LAUNCH, at, "block", "%.100s requires blocks of %u x %u x %u threads", l->entry,
+                               f->reqntid[0], f->reqntid[1] ? f->reqntid[1] : 1, f->reqntid[2] ? f->reqntid[2] : 1);
     }
     if (threads > 1024 || (f->maxntid[0] && threads > limit))
-        return refuse(e, DT_E_LAUNCH, at, "block", "%llu threads a block are more than the %llu that are possible",
-                      (unsigned long long)threads, (unsigned long long)(f->maxntid[0] ? limit : 1024));
+        return prog_refuse(e, DT_E_LAUNCH, at, "block", "%llu threads a block are more than the %llu that are possible",
+                           (unsigned long long)threads, (unsigned long long)(f->maxntid[0] ? limit : 1024));
     s->threads = (uint32_t)threads;
     s->blocks = (uint32_t)blocks;
     bool cluster = l->cluster[0] || l->cluster[1] || l->cluster[2];
@@ -506,10 +507,10 @@ static int check_geometry(const struct dev_info *d, uint32_t at, struct dev_step
         uint32_t c = cluster ? l->cluster[i] : req;
         size *= c;
         if (d->cc_major < 9)
-            return refuse(e, DT_E_LAUNCH, at, "cluster", "%s has no thread block clusters", d->name);
+            return prog_refuse(e, DT_E_LAUNCH, at, "cluster", "%s has no thread block clusters", d->name);
         if (!c || l->grid[i] % c || (req && c != req) || size > 16)
-            return refuse(e, DT_E_LAUNCH, at, "cluster",
-                          "the cluster does not fit the grid or the entry, or is over 16 blocks");
+            return prog_refuse(e, DT_E_LAUNCH, at, "cluster",
+                               "the cluster does not fit the grid or the entry, or is over 16 blocks");
     }
     return 0;
 }
@@ -548,8 +549,8 @@ static int check_cluster(struct dev_device *d, CUfunction f, uint32_t at, const 
     if (!r)
         r = dev_cu(d, d->cu->cuOccupancyMaxActiveClusters(&n, f, &cfg), "cuOccupancyMaxActiveClusters", e);
     if (!r && n < 1)
-        r = refuse(e, DT_E_LAUNCH, at, "cluster", "not one cluster of %u blocks of %.100s fits %s", size, l->entry,
-                   d->info.name);
+        r = prog_refuse(e, DT_E_LAUNCH, at, "cluster", "not one cluster of %u blocks of %.100s fits %s", size, l->entry,
+                        d->info.name);
     return r;
 }
 
@@ -566,8 +567,8 @@ static int check_resources(struct build *b, struct dev_module_handle *m, uint32_
         return r;
     uint64_t shared = (uint64_t)s->res.shared_static + l->shared;
     if (shared > d->info.shared_block_optin)
-        return refuse(e, DT_E_LAUNCH, at, "shared", "%llu bytes of shared memory are more than the %u of %s",
-                      (unsigned long long)shared, d->info.shared_block_optin, d->info.name);
+        return prog_refuse(e, DT_E_LAUNCH, at, "shared", "%llu bytes of shared memory are more than the %u of %s",
+                           (unsigned long long)shared, d->info.shared_block_optin, d->info.name);
     r = dev_function(d, m->mod, l->entry, l->shared, &f, e);
     if (!r && !d->cu->soft && !m->cubin) /* the driver compiled it: its figures are those of what runs */
         r = dev_function_resources(d, f, &s->res, e);
@@ -580,8 +581,8 @@ static int check_resources(struct build *b, struct dev_module_handle *m, uint32_
         return r;
     s->occupancy_limit = limit_of(&d->info, s, shared);
     if (n < 1)
-        return refuse(e, DT_E_LAUNCH, at, "", "not one block of %.100s fits an SM of %s (%s)", l->entry, d->info.name,
-                      s->occupancy_limit);
+        return prog_refuse(e, DT_E_LAUNCH, at, "", "not one block of %.100s fits an SM of %s (%s)", l->entry,
+                           d->info.name, s->occupancy_limit);
     if ((l->cluster[0] || s->entry->reqnctapercluster[0]) && (r = check_cluster(d, f, at, s, e)) < 0)
         return r;
     s->blocks_per_sm = (unsigned)n;

@@ -22,7 +22,7 @@
 #define ALIGN 512u
 #define MAX_STREAMS 64
 
-static int place(struct dev_run *r, struct dt_err *e)
+static int run_place(struct dev_run *r, struct dt_err *e)
 {
     const struct dt_graph *g = r->prog->graph;
     uint64_t at = RED;
@@ -58,7 +58,7 @@ static int place(struct dev_run *r, struct dt_err *e)
     return err;
 }
 
-static int load(struct dev_run *r, const bool *wanted, struct dt_err *e)
+static int run_load(struct dev_run *r, const bool *wanted, struct dt_err *e)
 {
     const struct dev_prog *p = r->prog;
     const struct dt_graph *g = p->graph;
@@ -153,9 +153,9 @@ int dev_run_new_for(struct dev_device *d, const struct dev_prog *p, const bool *
     if (!r->addr || !r->kept || !r->module || !r->function || !r->event)
         err = dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (!err)
-        err = place(r, e);
+        err = run_place(r, e);
     if (!err)
-        err = load(r, wanted, e);
+        err = run_load(r, wanted, e);
     if (!err)
         err = order(r, e);
     if (err < 0)
@@ -234,7 +234,7 @@ int dev_run_download(struct dev_run *r, uint32_t buffer, void *p, struct dt_err 
     return err < 0 ? err : dev_download(r->dev, p, r->addr[buffer], r->prog->graph->buffer[buffer].bytes, e);
 }
 
-static int fill(struct dev_run *r, uint32_t i, uint64_t seed_add, int poison, struct dt_err *e)
+static int run_fill(struct dev_run *r, uint32_t i, uint64_t seed_add, int poison, struct dt_err *e)
 {
     const struct dt_buffer *b = &r->prog->graph->buffer[i];
     bool scratch = b->role == DT_SCRATCH && b->fill.kind == DT_FILL_NONE;
@@ -269,7 +269,7 @@ int dev_run_fill_buffer(struct dev_run *r, uint32_t buffer, uint64_t seed_add, i
     if (!err && buffer >= r->prog->graph->nbuffer)
         err = dt_err_set(e, DT_E_USAGE, "there is no buffer %u", buffer);
     if (!err)
-        err = fill(r, buffer, seed_add, poison, e);
+        err = run_fill(r, buffer, seed_add, poison, e);
     return err < 0 ? err : dev_sync(r->dev, e);
 }
 
@@ -277,7 +277,7 @@ int dev_run_fill(struct dev_run *r, uint64_t seed_add, int poison, struct dt_err
 {
     int err = dev_run_live(r, e);
     for (uint32_t i = 0; i < r->prog->graph->nbuffer && !err; i++)
-        err = fill(r, i, seed_add, poison, e);
+        err = run_fill(r, i, seed_add, poison, e);
     return err < 0 ? err : dev_sync(r->dev, e);
 }
 

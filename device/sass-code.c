@@ -35,7 +35,7 @@ struct load {
     unsigned ntext;
 };
 
-static bool grow(struct code *c, uint32_t n)
+static bool sass_code_grow(struct code *c, uint32_t n)
 {
     void *p[3] = {dt_reallocarray(c->inst, n, sizeof *c->inst), NULL, NULL};
     c->inst = p[0] ? p[0] : c->inst;
@@ -54,7 +54,7 @@ static int load_text(struct code *c, struct load *l, unsigned section, struct dt
         return 1;
     }
     uint32_t first = c->n, n = (uint32_t)(text.size / 16);
-    if (!grow(c, first + n))
+    if (!sass_code_grow(c, first + n))
         return DT_E_NOMEM;
     l->text[l->ntext].section = section;
     l->text[l->ntext].first = first;
@@ -196,7 +196,7 @@ static int leaders(struct code *c, uint8_t *leader)
 }
 
 /* The blocks behind block b: n of them. */
-static unsigned after(const struct code *c, uint32_t b, uint32_t out[2])
+static unsigned sass_code_after(const struct code *c, uint32_t b, uint32_t out[2])
 {
     const struct sass_inst *i = &c->inst[c->block[b].last];
     unsigned n = 0;
@@ -225,7 +225,7 @@ static int flood(struct code *c, struct dt_str *why)
         stack[n++] = first;
         while (n && !r) {
             uint32_t to[2], b = stack[--n];
-            for (unsigned k = after(c, b, to); k-- && !r;) {
+            for (unsigned k = sass_code_after(c, b, to); k-- && !r;) {
                 if (c->block[to[k]].func == CODE_NONE) {
                     c->block[to[k]].func = f;
                     stack[n++] = to[k];
@@ -245,7 +245,7 @@ static int predecessors(struct code *c)
 {
     uint32_t total = 0, to[2];
     for (uint32_t b = 0; b < c->nblock; b++)
-        for (unsigned k = c->block[b].func == CODE_NONE ? 0 : after(c, b, to); k--; total++)
+        for (unsigned k = c->block[b].func == CODE_NONE ? 0 : sass_code_after(c, b, to); k--; total++)
             c->block[to[k]].npred++;
     c->pred = dt_calloc((size_t)total + 1, sizeof *c->pred);
     c->ret = dt_calloc((size_t)c->nblock + 1, sizeof *c->ret);
@@ -257,7 +257,7 @@ static int predecessors(struct code *c)
         c->block[b].npred = 0;
     }
     for (uint32_t b = 0; b < c->nblock; b++)
-        for (unsigned k = c->block[b].func == CODE_NONE ? 0 : after(c, b, to); k--;) {
+        for (unsigned k = c->block[b].func == CODE_NONE ? 0 : sass_code_after(c, b, to); k--;) {
             struct code_block *t = &c->block[to[k]];
             c->pred[t->pred + t->npred++] = b;
         }
@@ -271,7 +271,7 @@ static int predecessors(struct code *c)
     return 0;
 }
 
-static int build(struct code *c, struct dt_str *why)
+static int sass_code_build(struct code *c, struct dt_str *why)
 {
     dt_free_ uint8_t *leader = dt_calloc((size_t)c->n + 1, 1);
     c->func = dt_calloc(1, sizeof *c->func);
@@ -341,7 +341,7 @@ int code_read(struct code *c, const void *cubin, size_t len, const char *entry, 
     if (!c->block_of || !c->call || !c->file || !c->line)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     memset(c->call, 0xff, c->n * sizeof *c->call);
-    r = build(c, why);
+    r = sass_code_build(c, why);
     return r < 0 ? dt_err_set(e, r, "out of memory") : r;
 }
 

@@ -33,7 +33,7 @@ struct search {
     bool failed;
 };
 
-static void add(struct origins *o, struct origin x)
+static void sass_flow_add(struct origins *o, struct origin x)
 {
     for (uint32_t k = 0; k < o->n; k++)
         if (!memcmp(&o->p[k], &x, sizeof x))
@@ -51,7 +51,7 @@ static void add(struct origins *o, struct origin x)
     o->p[o->n++] = x;
 }
 
-static void found(struct search *s, const struct item *i, unsigned kind, uint32_t value, bool neg, bool abs)
+static void sass_flow_found(struct search *s, const struct item *i, unsigned kind, uint32_t value, bool neg, bool abs)
 {
     struct origin x;
     memset(&x, 0, sizeof x);
@@ -62,7 +62,7 @@ static void found(struct search *s, const struct item *i, unsigned kind, uint32_
     x.value = value;
     if (kind != FROM_FLOAT && kind != FROM_CONST)
         x.half = 0;
-    add(s->out, x);
+    sass_flow_add(s->out, x);
 }
 
 static bool seen(struct code *c, uint64_t key)
@@ -102,7 +102,7 @@ static bool seen(struct code *c, uint64_t key)
     return false;
 }
 
-static void push(struct search *s, struct item i)
+static void sass_flow_push(struct search *s, struct item i)
 {
     if (s->n == s->cap) {
         uint32_t cap = s->cap ? s->cap * 2 : 64;
@@ -130,13 +130,13 @@ static void through(struct search *s, const struct item *i, uint32_t k, const st
     next.neg = i->neg ^ (i->abs ? 0 : o->neg);
     next.abs = i->abs || o->abs;
     if (o->kind == SASS_IMM || zero(o) || (o->kind == SASS_UREG && o->reg == SASS_URZ)) {
-        found(s, i, FROM_CONST, o->kind == SASS_IMM ? o->value : 0, o->neg, o->abs);
+        sass_flow_found(s, i, FROM_CONST, o->kind == SASS_IMM ? o->value : 0, o->neg, o->abs);
     } else if (o->kind == SASS_CONST && o->bank == 2 && o->reg == SASS_URZ && o->value + 4 <= s->c->nbank2) {
         uint32_t v;
         memcpy(&v, s->c->bank2 + o->value, 4);
-        found(s, i, FROM_CONST, v, o->neg, o->abs);
+        sass_flow_found(s, i, FROM_CONST, v, o->neg, o->abs);
     } else if (o->kind == SASS_CONST) {
-        found(s, i, FROM_ELSEWHERE, 0, false, false);
+        sass_flow_found(s, i, FROM_ELSEWHERE, 0, false, false);
     } else {
         next.uniform = o->kind == SASS_UREG;
         next.reg = o->reg;
@@ -145,7 +145,7 @@ static void through(struct search *s, const struct item *i, uint32_t k, const st
         next.known = (uint8_t)(m->dst_kind == SASS_UREG && m->guard != SASS_PT ? ANY
                                : m->guard == SASS_PT                           ? i->known
                                                                                : m->guard | (m->guard_not ? 8 : 0));
-        push(s, next);
+        sass_flow_push(s, next);
     }
 }
 
@@ -158,14 +158,14 @@ static void defined(struct search *s, const struct item *i, uint32_t k)
     case SASS_FLOAT:
         if (d->nsrc == 3 && zero(&o[0]) && zero(&o[1]) && o[2].kind == SASS_IMM &&
             (d->op->code == 0x031 || d->op->code == 0x035))
-            found(s, i, FROM_CONST, o[2].value, false, false);
+            sass_flow_found(s, i, FROM_CONST, o[2].value, false, false);
         else
-            found(s, i, FROM_FLOAT, k, false, false);
+            sass_flow_found(s, i, FROM_FLOAT, k, false, false);
         break;
     case SASS_MOVE: through(s, i, k, &o[0]); break;
     case SASS_SELECT:
         if (d->hi >> 16 & 1) { /* FSEL.FTZ computes */
-            found(s, i, FROM_FLOAT, k, false, false);
+            sass_flow_found(s, i, FROM_FLOAT, k, false, false);
         } else {
             through(s, i, k, &o[0]);
             through(s, i, k, &o[1]);
@@ -175,15 +175,15 @@ static void defined(struct search *s, const struct item *i, uint32_t k)
         if (d->nsrc == 3 && zero(&o[0]) && zero(&o[1]))
             through(s, i, k, &o[2]);
         else
-            found(s, i, FROM_ELSEWHERE, 0, false, false);
+            sass_flow_found(s, i, FROM_ELSEWHERE, 0, false, false);
         break;
     case SASS_CS2R:
         if ((d->hi >> 8 & 0xff) == 0xff)
-            found(s, i, FROM_CONST, 0, false, false);
+            sass_flow_found(s, i, FROM_CONST, 0, false, false);
         else
-            found(s, i, FROM_ELSEWHERE, 0, false, false);
+            sass_flow_found(s, i, FROM_ELSEWHERE, 0, false, false);
         break;
-    default: found(s, i, FROM_ELSEWHERE, 0, false, false);
+    default: sass_flow_found(s, i, FROM_ELSEWHERE, 0, false, false);
     }
 }
 
@@ -193,7 +193,7 @@ static bool writes(const struct sass_inst *d, const struct item *i)
 }
 
 /* The context of a search that goes into a subroutine by CALL k. CODE_NONE: too deep, or memory is out. */
-static uint32_t enter(struct search *s, uint32_t k, uint32_t parent)
+static uint32_t sass_flow_enter(struct search *s, uint32_t k, uint32_t parent)
 {
     struct code *c = s->c;
     uint32_t depth = parent == CODE_NONE ? 1 : c->ctx[parent].depth + 1;
@@ -219,7 +219,7 @@ static uint32_t enter(struct search *s, uint32_t k, uint32_t parent)
 }
 
 /* Back through one block. */
-static void walk(struct search *s, struct item i)
+static void sass_flow_walk(struct search *s, struct item i)
 {
     struct code *c = s->c;
     const struct code_block *b = &c->block[i.b];
@@ -233,11 +233,11 @@ static void walk(struct search *s, struct item i)
                 struct item in = i;
                 in.b = c->ret[f->ret + q];
                 in.at = c->block[in.b].last;
-                in.ctx = enter(s, k, i.ctx);
+                in.ctx = sass_flow_enter(s, k, i.ctx);
                 if (in.ctx == CODE_NONE)
                     return;
                 in.known = ANY;
-                push(s, in);
+                sass_flow_push(s, in);
             }
             if (sass_always(d))
                 return;
@@ -264,16 +264,16 @@ static void walk(struct search *s, struct item i)
         out.at = c->ctx[i.ctx].call;
         out.b = c->block_of[out.at];
         out.ctx = c->ctx[i.ctx].parent;
-        push(s, out);
+        sass_flow_push(s, out);
     } else if (start && b->func) {
         c->func[b->func].args[i.reg / 32 % 8] |= i.uniform ? 0 : UINT32_C(1) << (i.reg % 32);
-        found(s, &i, FROM_CALLER, 0, false, false);
+        sass_flow_found(s, &i, FROM_CALLER, 0, false, false);
     }
     for (uint32_t k = 0; k < b->npred; k++) {
         struct item up = i;
         up.b = c->pred[b->pred + k];
         up.at = c->block[up.b].last + 1;
-        push(s, up);
+        sass_flow_push(s, up);
     }
 }
 
@@ -285,19 +285,20 @@ int code_origins(struct code *c, uint32_t at, bool uniform, unsigned reg, unsign
         return 0;
     c->seen.now++;
     c->seen.used = 0;
-    push(&s, (struct item){.b = c->block_of[at],
-                           .at = at,
-                           .ctx = CODE_NONE,
-                           .reg = (uint16_t)reg,
-                           .uniform = uniform,
-                           .half = (uint8_t)half,
-                           .known = (uint8_t)(u->guard == SASS_PT ? ANY : u->guard | (u->guard_not ? 8 : 0))});
+    sass_flow_push(&s,
+                   (struct item){.b = c->block_of[at],
+                                 .at = at,
+                                 .ctx = CODE_NONE,
+                                 .reg = (uint16_t)reg,
+                                 .uniform = uniform,
+                                 .half = (uint8_t)half,
+                                 .known = (uint8_t)(u->guard == SASS_PT ? ANY : u->guard | (u->guard_not ? 8 : 0))});
     while (s.n && c->steps < MOST_STEPS && !s.failed && !out->failed) {
         struct item i = s.p[--s.n];
         uint64_t key = (uint64_t)i.at << 44 ^ (uint64_t)(i.ctx & 0xfffff) << 24 ^ (uint64_t)i.reg << 16 ^
                        (uint64_t)i.known << 8 ^ (uint64_t)(i.uniform | i.neg << 1 | i.abs << 2);
         if (!seen(c, key))
-            walk(&s, i);
+            sass_flow_walk(&s, i);
     }
     free(s.p);
     return s.failed ? DT_E_NOMEM : out->failed || c->steps >= MOST_STEPS ? 1 : 0;

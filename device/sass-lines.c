@@ -62,7 +62,7 @@ struct rows {
 };
 
 /* The last row lasts to `to`. */
-static void fill(struct rows *w, uint64_t to)
+static void sass_lines_fill(struct rows *w, uint64_t to)
 {
     for (uint64_t a = w->from; w->here && w->open && a + 16 <= to && a / 16 < w->c->nentry; a += 16) {
         w->c->file[a / 16] = w->file;
@@ -73,14 +73,14 @@ static void fill(struct rows *w, uint64_t to)
 
 static void row(struct rows *w, uint64_t address, uint64_t file, int64_t line)
 {
-    fill(w, address);
+    sass_lines_fill(w, address);
     w->from = address;
     w->file = file < UINT32_MAX ? (uint32_t)file : 0;
     w->line = line > 0 && line < UINT32_MAX ? (uint32_t)line & (w->posted ? UINT32_MAX : (1U << DEV_LINE_BITS) - 1) : 0;
     w->open = true;
 }
 
-static int names(struct code *c, struct reader *r, uint32_t *ret_base)
+static int sass_lines_names(struct code *c, struct reader *r, uint32_t *ret_base)
 {
     while (!r->bad && r->at < r->end && r->p[r->at]) /* directories */
         while (fixed(r, 1) && !r->bad)
@@ -114,7 +114,7 @@ static void extended(const struct elf_file *f, unsigned section, unsigned text, 
         *address = offset + fixed(r, 8);
         w->open = false;
     } else if (op == 1) { /* end of sequence */
-        fill(w, *address);
+        sass_lines_fill(w, *address);
         w->open = w->here = false;
     }
     if (n > r->end - start)
@@ -143,7 +143,7 @@ static int unit(struct code *c, const struct elf_file *f, unsigned section, unsi
     uint8_t operands[256] = {0};
     for (unsigned k = 1; k < first; k++)
         operands[k] = (uint8_t)fixed(&u, 1);
-    if (u.bad || version != 2 || !range || program > u.end || names(c, &u, &base) < 0)
+    if (u.bad || version != 2 || !range || program > u.end || sass_lines_names(c, &u, &base) < 0)
         return u.bad || version != 2 || !range || program > u.end ? 1 : DT_E_NOMEM;
     u.at = program;
     uint64_t address = 0, file = 1;

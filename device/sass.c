@@ -25,7 +25,7 @@ static const struct sass_op ops[] = {
 #undef S
 };
 
-static const struct sass_op *find(unsigned code)
+static const struct sass_op *sass_find(unsigned code)
 {
     for (size_t k = 0; k < sizeof ops / sizeof ops[0]; k++)
         if (ops[k].code == code)
@@ -41,26 +41,26 @@ static unsigned bits(const struct sass_inst *i, unsigned at, unsigned n)
     return (unsigned)(v & ((UINT64_C(1) << n) - 1));
 }
 
-static void forget(uint64_t mask[2], unsigned at, unsigned n)
+static void sass_forget(uint64_t mask[2], unsigned at, unsigned n)
 {
     for (unsigned k = at; k < at + n; k++)
         mask[k / 64] &= ~(UINT64_C(1) << (k % 64));
 }
 
 /* The operand that stands at bit 24, 32 or 64. What it takes of the instruction is struck from mask. */
-static void operand(const struct sass_inst *i, unsigned at, bool half, unsigned width, bool plain, uint64_t mask[2],
-                    struct sass_opnd *o)
+static void sass_operand(const struct sass_inst *i, unsigned at, bool half, unsigned width, bool plain,
+                         uint64_t mask[2], struct sass_opnd *o)
 {
     unsigned form = bits(i, 9, 3), neg = at == 24 ? 72 : at == 32 ? 63 : half ? 84 : 75;
     *o = (struct sass_opnd){.kind = SASS_REG, .width = (uint8_t)width, .reg = (uint16_t)bits(i, at, 8)};
     if (i->op->cls == SASS_ATOMIC) { /* its form says how the address is made */
-        forget(mask, at, 8);
+        sass_forget(mask, at, 8);
         return;
     }
     if (at == 32 && (form == 2 || form == 4)) {
         o->kind = SASS_IMM;
         o->value = bits(i, 32, 32);
-        forget(mask, 32, 32);
+        sass_forget(mask, 32, 32);
         return;
     }
     if (at == 32 && (form == 3 || form == 5)) {
@@ -68,30 +68,30 @@ static void operand(const struct sass_inst *i, unsigned at, bool half, unsigned 
         o->value = bits(i, 40, 14) * 4;
         o->bank = (uint8_t)bits(i, 54, 5);
         o->reg = bits(i, 91, 1) ? (uint16_t)bits(i, 32, 6) : SASS_URZ;
-        forget(mask, 32, 27);
+        sass_forget(mask, 32, 27);
     } else if (at == 32 && form >= 6) {
         o->kind = SASS_UREG;
         o->reg = (uint16_t)bits(i, 32, 6);
-        forget(mask, 32, 8);
+        sass_forget(mask, 32, 8);
     } else {
-        forget(mask, at, 8);
+        sass_forget(mask, at, 8);
     }
     if (at == 32)
-        forget(mask, 91, 1);
+        sass_forget(mask, 91, 1);
     if (plain || i->op->code == 0x03c || i->op->code == 0x03f)
         return;
     o->neg = bits(i, neg, 1);
     o->abs = bits(i, at == 24 ? 73 : neg - 1, 1);
-    forget(mask, neg, 1);
-    forget(mask, at == 24 ? 73 : neg - 1, 1);
+    sass_forget(mask, neg, 1);
+    sass_forget(mask, at == 24 ? 73 : neg - 1, 1);
     if (half && o->kind != SASS_CONST) {
         unsigned swizzle = at == 24 ? 74 : at == 32 ? 60 : 81;
         o->swizzle = (uint8_t)bits(i, swizzle, 2);
-        forget(mask, swizzle, 2);
+        sass_forget(mask, swizzle, 2);
     }
 }
 
-static unsigned place(char letter, unsigned form)
+static unsigned sass_place(char letter, unsigned form)
 {
     bool third = form == 2 || form == 3 || form == 7; /* the third source stands at 32 */
     switch (letter) {
@@ -149,14 +149,14 @@ static void destination(struct sass_inst *i, uint64_t mask[2])
     i->dst_width = (uint8_t)width;
     if (i->dst_kind == SASS_NONE || i->dst == (uniform ? SASS_URZ : SASS_RZ))
         i->dst_kind = SASS_NONE;
-    forget(mask, 16, 8);
+    sass_forget(mask, 16, 8);
     i->pwrite[0] = i->pwrite[1] = SASS_PT;
     if (d[1] == 'p' || d[1] == 'b')
         i->pwrite[0] = (uint8_t)bits(i, 81, 3);
     if (d[1] == 'b')
         i->pwrite[1] = (uint8_t)bits(i, 84, 3);
     if (d[1])
-        forget(mask, 81, d[1] == 'b' ? 6 : 3);
+        sass_forget(mask, 81, d[1] == 'b' ? 6 : 3);
 }
 
 bool sass_decode(const uint64_t word[2], struct sass_inst *ret)
@@ -171,7 +171,7 @@ bool sass_decode(const uint64_t word[2], struct sass_inst *ret)
                                  : code;
     /* sparse matrices; a conversion that nobody has seen */
     bool other = (code == 0x03c && bits(&i, 73, 1)) || (code == 0x03e && kind);
-    i.op = other ? NULL : find(code);
+    i.op = other ? NULL : sass_find(code);
     i.guard = (uint8_t)bits(&i, 12, 3);
     i.guard_not = bits(&i, 15, 1);
     if (i.op) {
@@ -179,10 +179,10 @@ bool sass_decode(const uint64_t word[2], struct sass_inst *ret)
         destination(&i, mask);
         for (const char *s = i.op->src; *s; s++) {
             if (*s == 'p') {
-                forget(mask, 87, 4);
+                sass_forget(mask, 87, 4);
                 continue;
             }
-            unsigned at = place(*s, form);
+            unsigned at = sass_place(*s, form);
             bool half = strchr("HIJKE", *s) != NULL;
             unsigned width = strchr("RSTV", *s)  ? 2
                              : *s == 'A'         ? (bits(&i, 84, 2) == 3 ? 2 : 1)
@@ -194,7 +194,7 @@ bool sass_decode(const uint64_t word[2], struct sass_inst *ret)
                 i.src[i.nsrc++] = (struct sass_opnd){.kind = SASS_UREG, .width = 1, .reg = (uint16_t)bits(&i, 24, 6)};
                 continue;
             }
-            operand(&i, at, half, width, *s == 'C', mask, &i.src[i.nsrc]);
+            sass_operand(&i, at, half, width, *s == 'C', mask, &i.src[i.nsrc]);
             if ((*i.op->dst == 'u') && at == 32 && form == 1 && i.src[i.nsrc].kind == SASS_REG)
                 i.src[i.nsrc].kind = SASS_UREG;
             i.nsrc++;

@@ -14,7 +14,7 @@
 
 #define CODE_SETP(c) ((c) == 0x00b || (c) == 0x02a || (c) == 0x034)
 
-static bool commutes(const struct sass_inst *i)
+static bool shapes_commutes(const struct sass_inst *i)
 {
     switch (i->op->code) {
     case 0x009:
@@ -115,7 +115,7 @@ static int operand_uses(struct side *s, uint32_t k, unsigned q)
     int r = 0;
     if (q == machine_idle(i))
         return 0;
-    uint8_t slot = (uint8_t)(commutes(i) && (q < 2 || machine_idle(i) < 2) ? 0 : q),
+    uint8_t slot = (uint8_t)(shapes_commutes(i) && (q < 2 || machine_idle(i) < 2) ? 0 : q),
             sign = (uint8_t)(o->neg | o->abs << 1);
     bool imm = o->kind == SASS_IMM || (o->kind == SASS_REG && o->reg == SASS_RZ) ||
                (o->kind == SASS_UREG && o->reg == SASS_URZ);

@@ -29,7 +29,7 @@ static struct {
 
 typedef CUresult (*get_proc)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
 
-static int fill(struct dev_driver *d, void *lib, const char *path, struct dt_err *e)
+static int symbols_fill(struct dev_driver *d, void *lib, const char *path, struct dt_err *e)
 {
     get_proc get = (get_proc)dlsym(lib, "cuGetProcAddress_v2");
     CUresult (*version)(int *) = (CUresult(*)(int *))dlsym(lib, "cuDriverGetVersion"); /* may be called before cuInit */
@@ -76,7 +76,7 @@ static int open_driver(struct dev_driver *d, bool soft, const char *figures, str
     n.lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!n.lib)
         return dt_err_set(e, DT_E_NO_DEVICE, "%s", dlerror());
-    int r = fill(&n, n.lib, path, e);
+    int r = symbols_fill(&n, n.lib, path, e);
     if (!r && soft && !n.soft)
         r = dt_err_set(e, DT_E_NO_DEVICE, "%s is not dovetail's software device", path);
     CUresult c = r || !soft ? CUDA_SUCCESS : n.dovetailSetFigures(figures);

@@ -76,7 +76,7 @@ static int add_node(struct dev_run *r, uint32_t i, CUgraph graph, const CUgraphN
 }
 
 /* The edges into node i, from launches that are there. */
-static int connect(struct dev_run *r, const struct dev_order *o, uint32_t first, uint32_t i, struct dt_err *e)
+static int time_connect(struct dev_run *r, const struct dev_order *o, uint32_t first, uint32_t i, struct dt_err *e)
 {
     static const CUgraphEdgeData programmatic = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
                                                  .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
@@ -108,7 +108,7 @@ static int build_part(struct dev_run *r, uint32_t first, uint32_t n, struct dt_e
     for (uint32_t i = first; i < first + n && !err; i++) {
         err = add_node(r, i, r->graph, NULL, 0, &r->node[i], e);
         if (!err)
-            err = connect(r, &o, first, i, e);
+            err = time_connect(r, &o, first, i, e);
     }
     if (!err)
         err = dev_cu(d, d->cu->cuGraphInstantiateWithFlags(&r->exec, r->graph, 0), "cuGraphInstantiate", e);
@@ -120,9 +120,9 @@ static int build_part(struct dev_run *r, uint32_t first, uint32_t n, struct dt_e
     return err;
 }
 
-static int build(struct dev_run *r, struct dt_err *e) { return build_part(r, 0, r->prog->graph->nlaunch, e); }
+static int time_build(struct dev_run *r, struct dt_err *e) { return build_part(r, 0, r->prog->graph->nlaunch, e); }
 
-int dev_run_build(struct dev_run *r, struct dt_err *e) { return build(r, e); }
+int dev_run_build(struct dev_run *r, struct dt_err *e) { return time_build(r, e); }
 
 int dev_run_beside(struct dev_run *r, uint32_t first, uint32_t n, struct dt_err *e)
 {
@@ -275,7 +275,7 @@ int dev_run_time(struct dev_run *r, unsigned reps, struct dev_time *ret, double 
     if (!err && !r->prog->graph->nlaunch)
         err = dt_err_set(e, DT_E_USAGE, "the graph has no launches");
     if (!err)
-        err = build(r, e);
+        err = time_build(r, e);
     if (err < 0)
         return err;
     if (r->dev->cu->soft)

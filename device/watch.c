@@ -54,7 +54,7 @@ static struct {
 #undef ENTRY
 } nvml = {.once = PTHREAD_ONCE_INIT};
 
-static void load(void)
+static void watch_load(void)
 {
     void *lib = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!lib)
@@ -87,7 +87,7 @@ void dev_state(struct dev_device *d, struct dev_state *ret)
     unsigned long long reasons = 0;
     unsigned pending = 0, now = 0;
     *ret = s;
-    pthread_once(&nvml.once, load);
+    pthread_once(&nvml.once, watch_load);
     if (d->cu->soft || !nvml.there || !d->cu->cuDeviceGetPCIBusId ||
         d->cu->cuDeviceGetPCIBusId(bus, sizeof bus, d->dev) != CUDA_SUCCESS || nvml.by_bus(bus, &dev))
         return;

@@ -42,7 +42,7 @@ static int integer_bits(struct g_parser *p, bool minus, uint64_t mag, const stru
     return 0;
 }
 
-static int scalar(struct g_parser *p, json_t *v, const struct g_at *at, enum dt_dtype t, uint64_t *ret)
+static int args_scalar(struct g_parser *p, json_t *v, const struct g_at *at, enum dt_dtype t, uint64_t *ret)
 {
     bool is_float = t >= DT_F16;
     uint64_t big;
@@ -157,7 +157,7 @@ static int bytes(struct g_parser *p, json_t *obj, json_t *v, const struct g_at *
     return ptr ? patches(p, ptr, G_KEY(at, "pointers"), a) : 0;
 }
 
-static int one(struct g_parser *p, json_t *obj, const struct g_at *at, struct dt_arg *a)
+static int args_one(struct g_parser *p, json_t *obj, const struct g_at *at, struct dt_arg *a)
 {
     const char *key, *kind = NULL;
     json_t *v, *value = NULL;
@@ -189,7 +189,7 @@ static int one(struct g_parser *p, json_t *obj, const struct g_at *at, struct dt
         return g_parse_tensor_map(p, value, G_KEY(at, "tensor_map"), a);
     a->kind = DT_ARG_SCALAR;
     a->dtype = t;
-    return scalar(p, value, G_KEY(at, kind), t, &a->bits);
+    return args_scalar(p, value, G_KEY(at, kind), t, &a->bits);
 }
 
 int g_parse_args(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_launch *l)
@@ -202,7 +202,7 @@ int g_parse_args(struct g_parser *p, json_t *v, const struct g_at *at, struct dt
     if (!(l->arg = dt_new_array(&p->g->arena, struct dt_arg, n)))
         return g_nomem(p);
     for (size_t i = 0; i < n; i++) {
-        int r = one(p, json_array_get(v, i), G_INDEX(at, i), &l->arg[i]);
+        int r = args_one(p, json_array_get(v, i), G_INDEX(at, i), &l->arg[i]);
         if (r < 0)
             return r;
     }

@@ -105,7 +105,7 @@ struct digest {
 
 static void num(struct digest *d, uint64_t v) { dt_sha256_addu64(&d->h, v); }
 
-static void module(struct digest *d, uint32_t i)
+static void digest_module(struct digest *d, uint32_t i)
 {
     const struct dt_module *m = &d->g->module[i];
     num(d, d->module[i]);
@@ -124,7 +124,7 @@ static void module(struct digest *d, uint32_t i)
     }
 }
 
-static void content(struct digest *d, const struct dt_buffer *b)
+static void digest_content(struct digest *d, const struct dt_buffer *b)
 {
     const struct dt_fill *f = &b->fill;
     uint64_t lo, hi;
@@ -141,7 +141,7 @@ static void content(struct digest *d, const struct dt_buffer *b)
     }
 }
 
-static void describe(struct digest *d, const struct dt_buffer *b)
+static void digest_describe(struct digest *d, const struct dt_buffer *b)
 {
     num(d, b->bytes);
     num(d, b->role);
@@ -149,17 +149,17 @@ static void describe(struct digest *d, const struct dt_buffer *b)
     num(d, b->module >= 0 ? d->module[b->module] : DT_NAME_NONE);
     dt_sha256_addstr(&d->h, b->variable ? b->variable : "");
     if (b->constant)
-        content(d, b);
+        digest_content(d, b);
 }
 
-static void buffer(struct digest *d, uint32_t i) { num(d, d->buffer[i]); }
+static void digest_buffer(struct digest *d, uint32_t i) { num(d, d->buffer[i]); }
 
-static void argument(struct digest *d, const struct dt_arg *a)
+static void digest_argument(struct digest *d, const struct dt_arg *a)
 {
     num(d, a->kind);
     switch (a->kind) {
     case DT_ARG_BUFFER:
-        buffer(d, a->buffer);
+        digest_buffer(d, a->buffer);
         num(d, a->offset);
         break;
     case DT_ARG_SCALAR:
@@ -172,13 +172,13 @@ static void argument(struct digest *d, const struct dt_arg *a)
         num(d, a->npointer);
         for (uint32_t i = 0; i < a->npointer; i++) {
             num(d, a->pointer[i].at);
-            buffer(d, a->pointer[i].buffer);
+            digest_buffer(d, a->pointer[i].buffer);
             num(d, a->pointer[i].offset);
         }
         break;
     case DT_ARG_TENSOR_MAP: {
         struct dt_str text = {0};
-        buffer(d, a->buffer);
+        digest_buffer(d, a->buffer);
         num(d, a->offset);
         dt_tensor_map_text(a->map, &text);
         d->failed |= text.failed || !text.s;
@@ -188,31 +188,31 @@ static void argument(struct digest *d, const struct dt_arg *a)
     }
 }
 
-static void triple(struct digest *d, const uint32_t v[3])
+static void digest_triple(struct digest *d, const uint32_t v[3])
 {
     for (int i = 0; i < 3; i++)
         num(d, v[i]);
 }
 
-static void launch(struct digest *d, const struct dt_launch *l)
+static void digest_launch(struct digest *d, const struct dt_launch *l)
 {
     num(d, l->kind);
     if (l->kind == DT_KERNEL) {
-        module(d, l->module);
+        digest_module(d, l->module);
         dt_sha256_addstr(&d->h, l->entry);
-        triple(d, l->grid);
-        triple(d, l->block);
-        triple(d, l->cluster);
+        digest_triple(d, l->grid);
+        digest_triple(d, l->block);
+        digest_triple(d, l->cluster);
         num(d, l->shared);
         num(d, l->narg);
         for (uint32_t i = 0; i < l->narg; i++)
-            argument(d, &l->arg[i]);
+            digest_argument(d, &l->arg[i]);
     } else {
         if (l->kind == DT_COPY) {
-            buffer(d, l->src);
+            digest_buffer(d, l->src);
             num(d, l->src_offset);
         }
-        buffer(d, l->dst);
+        digest_buffer(d, l->dst);
         num(d, l->dst_offset);
         num(d, l->bytes);
         num(d, l->value);
@@ -235,7 +235,7 @@ static void all(struct digest *d, uint32_t *order)
     dt_sha256_addstr(&d->h, g->is_plan ? "dovetail plan 1" : "dovetail graph 1");
     num(d, g->nlaunch);
     for (uint32_t i = 0; i < g->nlaunch; i++)
-        launch(d, &g->launch[i]);
+        digest_launch(d, &g->launch[i]);
     for (uint32_t i = 0; i < g->nbuffer; i++)
         if (d->buffer[i] != DT_NAME_NONE) {
             order[d->buffer[i]] = i;
@@ -243,7 +243,7 @@ static void all(struct digest *d, uint32_t *order)
         }
     num(d, used);
     for (uint32_t i = 0; i < used; i++)
-        describe(d, &g->buffer[order[i]]);
+        digest_describe(d, &g->buffer[order[i]]);
 }
 
 int dt_graph_digest(const struct dt_graph *g, char text[DT_SHA256_TEXT], struct dt_err *e)

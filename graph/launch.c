@@ -36,7 +36,7 @@ static int launch_name(struct g_parser *p, json_t *v, const struct g_at *at, uin
 }
 
 /* [x, y, z], each from 1 to max[…]. */
-static int triple(struct g_parser *p, json_t *v, const struct g_at *at, const uint32_t max[3], uint32_t ret[3])
+static int launch_triple(struct g_parser *p, json_t *v, const struct g_at *at, const uint32_t max[3], uint32_t ret[3])
 {
     if (!json_is_array(v) || json_array_size(v) != 3)
         return g_bad(p, DT_E_GRAPH, at, "expected an array of three whole numbers");
@@ -50,7 +50,7 @@ static int triple(struct g_parser *p, json_t *v, const struct g_at *at, const ui
     return 0;
 }
 
-static int kernel(struct g_parser *p, json_t *o, const struct g_at *at, struct dt_launch *l)
+static int launch_kernel(struct g_parser *p, json_t *o, const struct g_at *at, struct dt_launch *l)
 {
     static const uint32_t max_grid[3] = {INT32_MAX, 65535, 65535}, max_block[3] = {1024, 1024, 64},
                           max_cluster[3] = {16, 16, 16};
@@ -77,14 +77,15 @@ static int kernel(struct g_parser *p, json_t *o, const struct g_at *at, struct d
         return g_bad(p, DT_E_GRAPH, G_KEY(at, "entry"), "an entry's name has 1 to %d bytes", 4 * DT_MAX_NAME);
     if (!(l->entry = dt_arena_strdup(&p->g->arena, entry)))
         return g_nomem(p);
-    if ((r = g_need(p, o, at, "grid", &v)) < 0 || (r = triple(p, v, G_KEY(at, "grid"), max_grid, l->grid)) < 0 ||
-        (r = g_need(p, o, at, "block", &v)) < 0 || (r = triple(p, v, G_KEY(at, "block"), max_block, l->block)) < 0)
+    if ((r = g_need(p, o, at, "grid", &v)) < 0 || (r = launch_triple(p, v, G_KEY(at, "grid"), max_grid, l->grid)) < 0 ||
+        (r = g_need(p, o, at, "block", &v)) < 0 ||
+        (r = launch_triple(p, v, G_KEY(at, "block"), max_block, l->block)) < 0)
         return r;
     if (l->block[0] * l->block[1] * l->block[2] > 1024)
         return g_bad(p, DT_E_LAUNCH, G_KEY(at, "block"), "%u threads; a block has at most 1024",
                      l->block[0] * l->block[1] * l->block[2]);
     if ((v = json_object_get(o, "cluster"))) {
-        if ((r = triple(p, v, G_KEY(at, "cluster"), max_cluster, l->cluster)) < 0)
+        if ((r = launch_triple(p, v, G_KEY(at, "cluster"), max_cluster, l->cluster)) < 0)
             return r;
         if (l->cluster[0] * l->cluster[1] * l->cluster[2] > 16)
             return g_bad(p, DT_E_LAUNCH, G_KEY(at, "cluster"), "a cluster has at most 16 blocks");
@@ -215,7 +216,7 @@ static int plan_members(struct g_parser *p, json_t *o, const struct g_at *at, st
     return 0;
 }
 
-static int step(struct g_parser *p, json_t *o, const struct g_at *at, uint32_t index, struct dt_launch *l)
+static int launch_step(struct g_parser *p, json_t *o, const struct g_at *at, uint32_t index, struct dt_launch *l)
 {
     int r = g_object(p, o, at);
     if (r < 0)
@@ -227,7 +228,7 @@ static int step(struct g_parser *p, json_t *o, const struct g_at *at, uint32_t i
         return r;
     r = set    ? memset_step(p, set, G_KEY(at, "memset"), l)
         : copy ? copy_step(p, copy, G_KEY(at, "copy"), l)
-               : kernel(p, o, at, l);
+               : launch_kernel(p, o, at, l);
     return r < 0 || !p->g->is_plan ? r : plan_members(p, o, at, l);
 }
 
@@ -245,7 +246,7 @@ int g_parse_launches(struct g_parser *p, json_t *v, const struct g_at *at)
         return g_nomem(p);
     for (size_t i = 0; i < n; i++) {
         const struct g_at *here = G_INDEX(at, i);
-        int r = step(p, json_array_get(v, i), here, (uint32_t)i, &g->launch[i]);
+        int r = launch_step(p, json_array_get(v, i), here, (uint32_t)i, &g->launch[i]);
         if (r < 0)
             return r;
         if ((r = dt_names_put(&p->launches, g->launch[i].name, g->nlaunch)) < 0)

@@ -86,7 +86,7 @@ static int machine_code(struct g_parser *p, json_t *v, const struct g_at *at, st
     return 0;
 }
 
-static int module(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_module *m)
+static int parse_module(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_module *m)
 {
     static const char *const binary[] = {"sass", "cubin", "fatbin"};
     int r = g_object(p, v, at);
@@ -148,7 +148,7 @@ static int parse_modules(struct g_parser *p, json_t *v, const struct g_at *at)
             return r;
         if (strstr(key, "::"))
             return g_bad(p, DT_E_GRAPH, here, "a module's name may not contain '::'");
-        if ((r = module(p, o, here, m)) < 0)
+        if ((r = parse_module(p, o, here, m)) < 0)
             return r;
         if (dt_names_put(&p->modules, m->name, p->g->nmodule++) < 0)
             return g_nomem(p);
@@ -195,7 +195,7 @@ static int ends_ok(struct g_parser *p, const struct dt_fill *f, const struct g_a
     return 0;
 }
 
-static int fill(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_buffer *b)
+static int parse_fill(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_buffer *b)
 {
     int r = g_object(p, v, at);
     if (r < 0)
@@ -233,7 +233,7 @@ static int fill(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_
     return 0;
 }
 
-static int data(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_buffer *b)
+static int parse_data(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_buffer *b)
 {
     const char *s;
     int r = g_string(p, v, at, &s);
@@ -291,7 +291,7 @@ static int variable(struct g_parser *p, const struct g_at *at, struct dt_buffer 
     return 0;
 }
 
-static int buffer(struct g_parser *p, json_t *v, const struct g_at *at, bool scratch, struct dt_buffer *b)
+static int parse_buffer(struct g_parser *p, json_t *v, const struct g_at *at, bool scratch, struct dt_buffer *b)
 {
     json_t *m, *f, *d;
     int r;
@@ -320,7 +320,7 @@ static int buffer(struct g_parser *p, json_t *v, const struct g_at *at, bool scr
     d = json_object_get(v, "data");
     if (f && d)
         return g_bad(p, DT_E_GRAPH, at, "a buffer has 'fill' or 'data', not both");
-    return f ? fill(p, f, G_KEY(at, "fill"), b) : d ? data(p, d, G_KEY(at, "data"), b) : 0;
+    return f ? parse_fill(p, f, G_KEY(at, "fill"), b) : d ? parse_data(p, d, G_KEY(at, "data"), b) : 0;
 }
 
 /* Called for `buffers`, then, of a plan, for `scratch`: both are one name space and one array. */
@@ -343,7 +343,7 @@ static int parse_buffers(struct g_parser *p, json_t *v, const struct g_at *at, b
     g->buffer = all;
     json_object_foreach (v, key, o) {
         const struct g_at *here = G_KEY(at, key);
-        if ((r = buffer(p, o, here, scratch, &all[g->nbuffer])) < 0)
+        if ((r = parse_buffer(p, o, here, scratch, &all[g->nbuffer])) < 0)
             return r;
         if ((r = dt_names_put(&p->buffers, all[g->nbuffer].name, g->nbuffer)) < 0)
             return g_nomem(p);
@@ -435,7 +435,7 @@ static int parse_assumes(struct g_parser *p, json_t *v, const struct g_at *at)
 
 /* ---- the document -------------------------------------------------------------------------------------------- */
 
-static int document(struct g_parser *p, json_t *doc)
+static int parse_document(struct g_parser *p, json_t *doc)
 {
     struct dt_graph *g = p->g;
     json_t *v, *modules, *buffers, *launches;
@@ -483,7 +483,7 @@ int dt_graph_from_json(json_t *doc, struct dt_graph **ret, struct dt_err *e)
     if (!g)
         return g_nomem(&p);
     g->json = json_incref(doc);
-    int r = document(&p, doc);
+    int r = parse_document(&p, doc);
     dt_names_done(&p.buffers);
     dt_names_done(&p.modules);
     dt_names_done(&p.launches);

@@ -12,7 +12,7 @@
 
 /* Take module `name` over: the posted launches' own, else the plan's. Where there is none the reader of the result says
  * so. */
-static bool take(json_t *to, const char *name, const json_t *own, const json_t *plan)
+static bool posted_take(json_t *to, const char *name, const json_t *own, const json_t *plan)
 {
     json_t *m = json_object_get(own, name);
     m = m ? m : json_object_get(plan, name);
@@ -31,7 +31,7 @@ json_t *dt_plan_posted(json_t *doc)
     bool ok = modules && g;
     json_array_foreach (launches, i, l) {
         if (ok && (name = json_string_value(json_object_get(l, "module"))))
-            ok = take(modules, name, own, plan);
+            ok = posted_take(modules, name, own, plan);
     }
     /* MODULE::variable: a copy or memset may use it without a kernel of its module */
     json_object_foreach (buffers, name, v) {
@@ -40,7 +40,7 @@ json_t *dt_plan_posted(json_t *doc)
         if (module)
             module[colon - name] = 0;
         if (ok && colon)
-            ok = module && take(modules, module, own, plan);
+            ok = module && posted_take(modules, module, own, plan);
     }
     ok = ok && json_object_set_new(g, "dovetail", json_integer(1)) == 0 &&
          json_object_set(g, "modules", modules) == 0 && (!buffers || json_object_set(g, "buffers", buffers) == 0) &&

@@ -15,19 +15,19 @@
 #include "base/base64.h"
 #include "graph-priv.h"
 
-static void put(json_t *obj, const char *key, json_t *v, bool *failed)
+static void print_put(json_t *obj, const char *key, json_t *v, bool *failed)
 {
     if (json_object_set_new_nocheck(obj, key, v) < 0)
         *failed = true;
 }
 
-static void push(json_t *array, json_t *v, bool *failed)
+static void print_push(json_t *array, json_t *v, bool *failed)
 {
     if (json_array_append_new(array, v) < 0)
         *failed = true;
 }
 
-static json_t *finish(json_t *v, bool failed)
+static json_t *print_finish(json_t *v, bool failed)
 {
     if (failed) {
         json_decref(v);
@@ -36,7 +36,7 @@ static json_t *finish(json_t *v, bool failed)
     return v;
 }
 
-static json_t *number(uint64_t v)
+static json_t *print_number(uint64_t v)
 {
     char text[24];
     if (v <= INT64_MAX)
@@ -45,7 +45,7 @@ static json_t *number(uint64_t v)
     return json_string_nocheck(text);
 }
 
-static json_t *triple(const uint32_t v[3])
+static json_t *print_triple(const uint32_t v[3])
 {
     return json_pack("[I,I,I]", (json_int_t)v[0], (json_int_t)v[1], (json_int_t)v[2]);
 }
@@ -64,40 +64,40 @@ static json_t *encoded(const uint8_t *p, size_t n, bool hex)
     return v;
 }
 
-static json_t *fill(const struct dt_fill *f)
+static json_t *print_fill(const struct dt_fill *f)
 {
     json_t *v = json_object();
     bool failed = !v;
     if (f->kind == DT_FILL_ZERO) {
-        put(v, "zero", json_true(), &failed);
-        return finish(v, failed);
+        print_put(v, "zero", json_true(), &failed);
+        return print_finish(v, failed);
     }
     json_t *ends = json_array();
-    push(ends, json_real(f->lo), &failed);
-    push(ends, json_real(f->hi), &failed);
-    put(v, "uniform", ends, &failed);
-    put(v, "dtype", json_string_nocheck(dt_dtype_text(f->dtype)), &failed);
-    put(v, "seed", number(f->seed), &failed);
-    return finish(v, failed);
+    print_push(ends, json_real(f->lo), &failed);
+    print_push(ends, json_real(f->hi), &failed);
+    print_put(v, "uniform", ends, &failed);
+    print_put(v, "dtype", json_string_nocheck(dt_dtype_text(f->dtype)), &failed);
+    print_put(v, "seed", print_number(f->seed), &failed);
+    return print_finish(v, failed);
 }
 
 json_t *dt_buffer_to_json(const struct dt_graph *g, const struct dt_buffer *b)
 {
     json_t *v = json_object();
     bool failed = !v;
-    put(v, "bytes", number(b->bytes), &failed);
+    print_put(v, "bytes", print_number(b->bytes), &failed);
     if (b->role != DT_SCRATCH)
-        put(v, "role", json_string_nocheck(dt_role_text(b->role)), &failed);
+        print_put(v, "role", json_string_nocheck(dt_role_text(b->role)), &failed);
     if (b->constant)
-        put(v, "constant", json_true(), &failed);
+        print_put(v, "constant", json_true(), &failed);
     if (b->fill.kind == DT_FILL_DATA)
-        put(v, "data", encoded(b->fill.data, b->bytes, false), &failed);
+        print_put(v, "data", encoded(b->fill.data, b->bytes, false), &failed);
     else if (b->fill.kind != DT_FILL_NONE)
-        put(v, "fill", fill(&b->fill), &failed);
-    return finish(v, failed);
+        print_put(v, "fill", print_fill(&b->fill), &failed);
+    return print_finish(v, failed);
 }
 
-static json_t *scalar(const struct dt_arg *a)
+static json_t *print_scalar(const struct dt_arg *a)
 {
     char text[24];
     unsigned bits = dt_dtype_bytes(a->dtype) * 8;
@@ -115,103 +115,103 @@ static json_t *scalar(const struct dt_arg *a)
 }
 
 /* buffer and offset of g, into v. */
-static void place(const struct dt_graph *g, json_t *v, uint32_t buffer, uint64_t offset, bool *failed)
+static void print_place(const struct dt_graph *g, json_t *v, uint32_t buffer, uint64_t offset, bool *failed)
 {
-    put(v, "buffer", json_string_nocheck(g->buffer[buffer].name), failed);
-    put(v, "offset", number(offset), failed);
+    print_put(v, "buffer", json_string_nocheck(g->buffer[buffer].name), failed);
+    print_put(v, "offset", print_number(offset), failed);
 }
 
-static json_t *argument(const struct dt_graph *g, const struct dt_arg *a)
+static json_t *print_argument(const struct dt_graph *g, const struct dt_arg *a)
 {
     json_t *v = json_object();
     bool failed = !v;
     switch (a->kind) {
-    case DT_ARG_BUFFER: place(g, v, a->buffer, a->offset, &failed); break;
-    case DT_ARG_SCALAR: put(v, dt_dtype_text(a->dtype), scalar(a), &failed); break;
-    case DT_ARG_TENSOR_MAP: put(v, "tensor_map", g_print_tensor_map(g, a), &failed); break;
+    case DT_ARG_BUFFER: print_place(g, v, a->buffer, a->offset, &failed); break;
+    case DT_ARG_SCALAR: print_put(v, dt_dtype_text(a->dtype), print_scalar(a), &failed); break;
+    case DT_ARG_TENSOR_MAP: print_put(v, "tensor_map", g_print_tensor_map(g, a), &failed); break;
     case DT_ARG_BYTES:
-        put(v, "bytes", encoded(a->bytes, a->nbytes, true), &failed);
+        print_put(v, "bytes", encoded(a->bytes, a->nbytes, true), &failed);
         if (a->npointer) {
             json_t *list = json_array();
             for (uint32_t i = 0; i < a->npointer; i++) {
                 json_t *o = json_object();
-                put(o, "at", json_integer(a->pointer[i].at), &failed);
-                place(g, o, a->pointer[i].buffer, a->pointer[i].offset, &failed);
-                push(list, o, &failed);
+                print_put(o, "at", json_integer(a->pointer[i].at), &failed);
+                print_place(g, o, a->pointer[i].buffer, a->pointer[i].offset, &failed);
+                print_push(list, o, &failed);
             }
-            put(v, "pointers", list, &failed);
+            print_put(v, "pointers", list, &failed);
         }
     }
-    return finish(v, failed);
+    return print_finish(v, failed);
 }
 
-static void kernel(const struct dt_graph *g, const struct dt_launch *l, json_t *v, bool *failed)
+static void print_kernel(const struct dt_graph *g, const struct dt_launch *l, json_t *v, bool *failed)
 {
-    put(v, "module", json_string_nocheck(g->module[l->module].name), failed);
-    put(v, "entry", json_string_nocheck(l->entry), failed);
-    put(v, "grid", triple(l->grid), failed);
-    put(v, "block", triple(l->block), failed);
+    print_put(v, "module", json_string_nocheck(g->module[l->module].name), failed);
+    print_put(v, "entry", json_string_nocheck(l->entry), failed);
+    print_put(v, "grid", print_triple(l->grid), failed);
+    print_put(v, "block", print_triple(l->block), failed);
     if (l->cluster[0])
-        put(v, "cluster", triple(l->cluster), failed);
-    put(v, "shared", json_integer(l->shared), failed);
+        print_put(v, "cluster", print_triple(l->cluster), failed);
+    print_put(v, "shared", json_integer(l->shared), failed);
     json_t *args = json_array();
     for (uint32_t i = 0; i < l->narg; i++)
-        push(args, argument(g, &l->arg[i]), failed);
-    put(v, "args", args, failed);
+        print_push(args, print_argument(g, &l->arg[i]), failed);
+    print_put(v, "args", args, failed);
 }
 
 json_t *dt_launch_to_json(const struct dt_graph *g, const struct dt_launch *l)
 {
     json_t *v = json_object(), *o;
     bool failed = !v;
-    put(v, "name", json_string_nocheck(l->name), &failed);
+    print_put(v, "name", json_string_nocheck(l->name), &failed);
     if (l->kind == DT_KERNEL) {
-        kernel(g, l, v, &failed);
+        print_kernel(g, l, v, &failed);
     } else if (l->kind == DT_MEMSET) {
         o = json_object();
-        place(g, o, l->dst, l->dst_offset, &failed);
-        put(o, "bytes", number(l->bytes), &failed);
-        put(o, "value", json_integer(l->value), &failed);
-        put(v, "memset", o, &failed);
+        print_place(g, o, l->dst, l->dst_offset, &failed);
+        print_put(o, "bytes", print_number(l->bytes), &failed);
+        print_put(o, "value", json_integer(l->value), &failed);
+        print_put(v, "memset", o, &failed);
     } else {
         json_t *from = json_object(), *to = json_object();
         o = json_object();
-        place(g, from, l->src, l->src_offset, &failed);
-        place(g, to, l->dst, l->dst_offset, &failed);
-        put(o, "from", from, &failed);
-        put(o, "to", to, &failed);
-        put(o, "bytes", number(l->bytes), &failed);
-        put(v, "copy", o, &failed);
+        print_place(g, from, l->src, l->src_offset, &failed);
+        print_place(g, to, l->dst, l->dst_offset, &failed);
+        print_put(o, "from", from, &failed);
+        print_put(o, "to", to, &failed);
+        print_put(o, "bytes", print_number(l->bytes), &failed);
+        print_put(v, "copy", o, &failed);
     }
     if (g->is_plan) {
         json_t *after = json_array();
         for (uint32_t i = 0; i < l->nafter; i++)
-            push(after, json_string_nocheck(l->after[i]), &failed);
-        put(v, "stream", json_integer(l->stream), &failed);
-        put(v, "after", after, &failed);
-        put(v, "programmatic", json_boolean(l->programmatic), &failed);
+            print_push(after, json_string_nocheck(l->after[i]), &failed);
+        print_put(v, "stream", json_integer(l->stream), &failed);
+        print_put(v, "after", after, &failed);
+        print_put(v, "programmatic", json_boolean(l->programmatic), &failed);
     }
-    return finish(v, failed);
+    return print_finish(v, failed);
 }
 
-static json_t *module(const struct dt_module *m)
+static json_t *print_module(const struct dt_module *m)
 {
     json_t *v = json_object();
     bool failed = !v;
-    put(v, m->is_ptx ? "ptx" : "cuda", json_stringn_nocheck(m->source, m->len), &failed);
+    print_put(v, m->is_ptx ? "ptx" : "cuda", json_stringn_nocheck(m->source, m->len), &failed);
     if (m->cubin) {
         char text[DT_SHA256_TEXT];
         failed |= dt_sha256_text(m->cubin, m->cubin_len, text) < 0;
-        put(v, "cubin", encoded(m->cubin, m->cubin_len, false), &failed);
-        put(v, "cubin_sha256", failed ? NULL : json_string_nocheck(text), &failed);
+        print_put(v, "cubin", encoded(m->cubin, m->cubin_len, false), &failed);
+        print_put(v, "cubin_sha256", failed ? NULL : json_string_nocheck(text), &failed);
     }
     if (m->noption) {
         json_t *options = json_array();
         for (unsigned i = 0; i < m->noption; i++)
-            push(options, json_string_nocheck(m->option[i]), &failed);
-        put(v, "options", options, &failed);
+            print_push(options, json_string_nocheck(m->option[i]), &failed);
+        print_put(v, "options", options, &failed);
     }
-    return finish(v, failed);
+    return print_finish(v, failed);
 }
 
 json_t *dt_graph_to_json(const struct dt_graph *g)
@@ -220,24 +220,24 @@ json_t *dt_graph_to_json(const struct dt_graph *g)
            *launches = json_array();
     bool failed = !v;
     for (uint32_t i = 0; i < g->nmodule; i++)
-        put(modules, g->module[i].name, module(&g->module[i]), &failed);
+        print_put(modules, g->module[i].name, print_module(&g->module[i]), &failed);
     for (uint32_t i = 0; i < g->nbuffer; i++)
-        put(g->buffer[i].role == DT_SCRATCH ? scratch : buffers, g->buffer[i].name, dt_buffer_to_json(g, &g->buffer[i]),
-            &failed);
+        print_put(g->buffer[i].role == DT_SCRATCH ? scratch : buffers, g->buffer[i].name,
+                  dt_buffer_to_json(g, &g->buffer[i]), &failed);
     for (uint32_t i = 0; i < g->nlaunch; i++)
-        push(launches, dt_launch_to_json(g, &g->launch[i]), &failed);
-    put(v, "dovetail", json_integer(1), &failed);
+        print_push(launches, dt_launch_to_json(g, &g->launch[i]), &failed);
+    print_put(v, "dovetail", json_integer(1), &failed);
     if (*g->name)
-        put(v, "name", json_string_nocheck(g->name), &failed);
-    put(v, "modules", modules, &failed);
-    put(v, "buffers", buffers, &failed);
+        print_put(v, "name", json_string_nocheck(g->name), &failed);
+    print_put(v, "modules", modules, &failed);
+    print_put(v, "buffers", buffers, &failed);
     if (g->is_plan) {
-        put(v, "scratch", scratch, &failed);
+        print_put(v, "scratch", scratch, &failed);
         if (g->assumes)
-            put(v, "assumes", json_incref(g->assumes), &failed);
+            print_put(v, "assumes", json_incref(g->assumes), &failed);
     } else {
         json_decref(scratch);
     }
-    put(v, "launches", launches, &failed);
-    return finish(v, failed);
+    print_put(v, "launches", launches, &failed);
+    return print_finish(v, failed);
 }

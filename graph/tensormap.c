@@ -84,7 +84,7 @@ static int numbers(struct g_parser *p, json_t *obj, const struct g_at *at, const
 }
 
 /* Bytes of dimension 0. */
-static uint64_t row_bytes(const struct dt_tensor_map *m)
+static uint64_t tensormap_row_bytes(const struct dt_tensor_map *m)
 {
     static const uint8_t bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4, 8, 8, 12};
     return m->type < DT_TENSOR_PACKED ? m->dim[0] * bytes[m->type] : (m->dim[0] + 15) / 16 * bytes[m->type];
@@ -93,7 +93,7 @@ static uint64_t row_bytes(const struct dt_tensor_map *m)
 static int inside(struct g_parser *p, const struct g_at *at, const struct dt_tensor_map *m, uint64_t offset,
                   const struct dt_buffer *b)
 {
-    uint64_t left = b->bytes - offset, row = row_bytes(m);
+    uint64_t left = b->bytes - offset, row = tensormap_row_bytes(m);
     bool ok = row <= left;
     left -= ok ? row : left;
     for (unsigned i = 1; i < m->rank && ok; i++) {
@@ -142,9 +142,12 @@ int g_parse_tensor_map(struct g_parser *p, json_t *v, const struct g_at *at, str
     return r;
 }
 
-static void put(json_t *o, const char *key, json_t *v, bool *failed) { *failed |= json_object_set_new(o, key, v) < 0; }
+static void tensormap_put(json_t *o, const char *key, json_t *v, bool *failed)
+{
+    *failed |= json_object_set_new(o, key, v) < 0;
+}
 
-static json_t *list(const uint64_t *v, unsigned n)
+static json_t *tensormap_list(const uint64_t *v, unsigned n)
 {
     json_t *a = json_array();
     for (unsigned i = 0; a && i < n; i++)
@@ -164,18 +167,18 @@ json_t *g_print_tensor_map(const struct dt_graph *g, const struct dt_arg *a)
     char text[80];
     for (unsigned i = 0; i < 5; i++)
         box[i] = m.box[i], step[i] = m.step[i];
-    put(o, "buffer", json_string_nocheck(g->buffer[a->buffer].name), &failed);
-    put(o, "offset", json_integer((json_int_t)a->offset), &failed);
+    tensormap_put(o, "buffer", json_string_nocheck(g->buffer[a->buffer].name), &failed);
+    tensormap_put(o, "offset", json_integer((json_int_t)a->offset), &failed);
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
         snprintf(text, sizeof text, "%s%s", choices[i].prefix, choices[i].name[*field(&m, i)]);
         if (i == 1) { /* in the order of cuTensorMapEncodeTiled */
-            put(o, "tensorRank", json_integer(m.rank), &failed);
-            put(o, "globalDim", list(m.dim, m.rank), &failed);
-            put(o, "globalStrides", list(m.stride + 1, m.rank - 1u), &failed);
-            put(o, "boxDim", list(box, m.rank), &failed);
-            put(o, "elementStrides", list(step, m.rank), &failed);
+            tensormap_put(o, "tensorRank", json_integer(m.rank), &failed);
+            tensormap_put(o, "globalDim", tensormap_list(m.dim, m.rank), &failed);
+            tensormap_put(o, "globalStrides", tensormap_list(m.stride + 1, m.rank - 1u), &failed);
+            tensormap_put(o, "boxDim", tensormap_list(box, m.rank), &failed);
+            tensormap_put(o, "elementStrides", tensormap_list(step, m.rank), &failed);
         }
-        put(o, choices[i].key, json_string(text), &failed);
+        tensormap_put(o, choices[i].key, json_string(text), &failed);
     }
     if (!failed)
         return o;

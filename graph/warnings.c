@@ -75,8 +75,8 @@ static json_t *unknown(const struct g_at *at, const char *key, const char *what,
 }
 
 /* The members of `o` that are not on the list, "a, b, c". */
-static void members(struct dt_warnings *w, json_t *o, const struct g_at *at, const char *what, const char *list,
-                    const char *launch)
+static void warnings_members(struct dt_warnings *w, json_t *o, const struct g_at *at, const char *what,
+                             const char *list, const char *launch)
 {
     const char *key;
     json_t *v;
@@ -90,50 +90,53 @@ static void members(struct dt_warnings *w, json_t *o, const struct g_at *at, con
     }
 }
 
-static void argument(struct dt_warnings *w, json_t *o, const struct g_at *at, const char *launch)
+static void warnings_argument(struct dt_warnings *w, json_t *o, const struct g_at *at, const char *launch)
 {
     enum dt_dtype t;
     const char *key;
     json_t *v, *p;
     size_t i;
     if ((v = json_object_get(o, "buffer"))) {
-        members(w, o, at, "a buffer argument", "buffer, offset", launch);
+        warnings_members(w, o, at, "a buffer argument", "buffer, offset", launch);
     } else if ((v = json_object_get(o, "bytes"))) {
-        members(w, o, at, "a bytes argument", "bytes, pointers", launch);
+        warnings_members(w, o, at, "a bytes argument", "bytes, pointers", launch);
         json_array_foreach (json_object_get(o, "pointers"), i, p)
-            members(w, p, G_INDEX(G_KEY(at, "pointers"), i), "a pointer in bytes", "at, buffer, offset", launch);
+            warnings_members(w, p, G_INDEX(G_KEY(at, "pointers"), i), "a pointer in bytes", "at, buffer, offset",
+                             launch);
     } else if ((v = json_object_get(o, "tensor_map"))) {
-        members(w, o, at, "a tensor_map argument", "tensor_map", launch);
-        members(w, v, G_KEY(at, "tensor_map"), "a tensor map",
-                "buffer, offset, tensorDataType, tensorRank, globalDim, globalStrides, boxDim, elementStrides, "
-                "interleave, swizzle, l2Promotion, oobFill",
-                launch);
+        warnings_members(w, o, at, "a tensor_map argument", "tensor_map", launch);
+        warnings_members(
+            w, v, G_KEY(at, "tensor_map"), "a tensor map",
+            "buffer, offset, tensorDataType, tensorRank, globalDim, globalStrides, boxDim, elementStrides, "
+            "interleave, swizzle, l2Promotion, oobFill",
+            launch);
     } else {
         json_object_foreach (o, key, v)
             if (g_dtype(key, &t)) {
-                members(w, o, at, "a scalar argument", key, launch);
+                warnings_members(w, o, at, "a scalar argument", key, launch);
                 break;
             }
     }
 }
 
-static void step(struct dt_warnings *w, json_t *o, const struct g_at *at, const char *name)
+static void warnings_step(struct dt_warnings *w, json_t *o, const struct g_at *at, const char *name)
 {
     json_t *set = json_object_get(o, "memset"), *copy = json_object_get(o, "copy"), *a;
     size_t i;
     if (set) {
-        members(w, o, at, "a memset step", "name, memset", name);
-        members(w, set, G_KEY(at, "memset"), "a memset", "buffer, offset, bytes, value", name);
+        warnings_members(w, o, at, "a memset step", "name, memset", name);
+        warnings_members(w, set, G_KEY(at, "memset"), "a memset", "buffer, offset, bytes, value", name);
     } else if (copy) {
         const struct g_at *here = G_KEY(at, "copy");
-        members(w, o, at, "a copy step", "name, copy", name);
-        members(w, copy, here, "a copy", "from, to, bytes", name);
-        members(w, json_object_get(copy, "from"), G_KEY(here, "from"), "a place", "buffer, offset", name);
-        members(w, json_object_get(copy, "to"), G_KEY(here, "to"), "a place", "buffer, offset", name);
+        warnings_members(w, o, at, "a copy step", "name, copy", name);
+        warnings_members(w, copy, here, "a copy", "from, to, bytes", name);
+        warnings_members(w, json_object_get(copy, "from"), G_KEY(here, "from"), "a place", "buffer, offset", name);
+        warnings_members(w, json_object_get(copy, "to"), G_KEY(here, "to"), "a place", "buffer, offset", name);
     } else {
-        members(w, o, at, "a launch", "name, module, entry, grid, block, cluster, shared, args, cooperative", name);
+        warnings_members(w, o, at, "a launch", "name, module, entry, grid, block, cluster, shared, args, cooperative",
+                         name);
         json_array_foreach (json_object_get(o, "args"), i, a)
-            argument(w, a, G_INDEX(G_KEY(at, "args"), i), name);
+            warnings_argument(w, a, G_INDEX(G_KEY(at, "args"), i), name);
     }
 }
 
@@ -147,19 +150,19 @@ void dt_graph_warnings(const struct dt_graph *g, struct dt_warnings *w)
     bool out = false;
     if (g->is_plan)
         return;
-    members(w, g->json, NULL, "a graph", "dovetail, name, modules, buffers, launches, check", NULL);
+    warnings_members(w, g->json, NULL, "a graph", "dovetail, name, modules, buffers, launches, check", NULL);
     json_object_foreach (json_object_get(g->json, "modules"), key, v)
-        members(w, v, G_KEY(modules, key), "a module", json_object_get(v, "cuda") ? "cuda, options" : "ptx, options",
-                NULL);
+        warnings_members(w, v, G_KEY(modules, key), "a module",
+                         json_object_get(v, "cuda") ? "cuda, options" : "ptx, options", NULL);
     json_object_foreach (json_object_get(g->json, "buffers"), key, v) {
         const struct g_at *at = G_KEY(buffers, key);
         json_t *fill = json_object_get(v, "fill");
-        members(w, v, at, "a buffer", "bytes, role, constant, fill, data", NULL);
-        members(w, fill, G_KEY(at, "fill"), "a fill", json_object_get(fill, "zero") ? "zero" : "uniform, dtype, seed",
-                NULL);
+        warnings_members(w, v, at, "a buffer", "bytes, role, constant, fill, data", NULL);
+        warnings_members(w, fill, G_KEY(at, "fill"), "a fill",
+                         json_object_get(fill, "zero") ? "zero" : "uniform, dtype, seed", NULL);
     }
     json_array_foreach (json_object_get(g->json, "launches"), i, v)
-        step(w, v, G_INDEX(launches, i), g->launch[i].name);
+        warnings_step(w, v, G_INDEX(launches, i), g->launch[i].name);
     for (uint32_t b = 0; b < g->nbuffer; b++)
         out |= g->buffer[b].role == DT_OUTPUT || g->buffer[b].role == DT_INOUT;
     if (!out)

@@ -146,7 +146,7 @@ struct ptx_var *ptx_param_new(struct ptx_function *f, const char *name, enum ptx
 
 /* ---- the scope kept with a function */
 
-static bool take(struct ptx_scope *sc, const char *name, unsigned depth, struct ptx_bind b)
+static bool build_take(struct ptx_scope *sc, const char *name, unsigned depth, struct ptx_bind b)
 {
     uint32_t sym = ptx_intern(sc, name, strlen(name));
     if (sym == DT_NAME_NONE)
@@ -177,26 +177,26 @@ static struct ptx_scope *scope_of(struct ptx_function *f)
     }
     /* module scope goes under the function's: bindings of depth 0 are inserted only where the name is free */
     for (; sc->seen_var < m->nvar; sc->seen_var++)
-        if (!take(sc, m->var[sc->seen_var]->name, 0,
-                  (struct ptx_bind){.kind = PTX_BIND_VAR, .var = m->var[sc->seen_var]}))
+        if (!build_take(sc, m->var[sc->seen_var]->name, 0,
+                        (struct ptx_bind){.kind = PTX_BIND_VAR, .var = m->var[sc->seen_var]}))
             return NULL;
     for (; sc->seen_func < m->nfunc; sc->seen_func++)
-        if (!take(sc, m->func[sc->seen_func]->name, 0,
-                  (struct ptx_bind){.kind = PTX_BIND_FUNC, .func = m->func[sc->seen_func]}))
+        if (!build_take(sc, m->func[sc->seen_func]->name, 0,
+                        (struct ptx_bind){.kind = PTX_BIND_FUNC, .func = m->func[sc->seen_func]}))
             return NULL;
         else
             prefer_body(sc, m->func[sc->seen_func]);
     for (; sc->seen_param < f->nret + f->nparam; sc->seen_param++) {
         struct ptx_var *v = sc->seen_param < f->nret ? f->ret[sc->seen_param] : f->param[sc->seen_param - f->nret];
-        if (!take(sc, v->name, 1, (struct ptx_bind){.kind = PTX_BIND_VAR, .var = v}))
+        if (!build_take(sc, v->name, 1, (struct ptx_bind){.kind = PTX_BIND_VAR, .var = v}))
             return NULL;
     }
     for (; sc->seen_fvar < f->nvar; sc->seen_fvar++)
-        if (!take(sc, f->var[sc->seen_fvar]->name, 1,
-                  (struct ptx_bind){.kind = PTX_BIND_VAR, .var = f->var[sc->seen_fvar]}))
+        if (!build_take(sc, f->var[sc->seen_fvar]->name, 1,
+                        (struct ptx_bind){.kind = PTX_BIND_VAR, .var = f->var[sc->seen_fvar]}))
             return NULL;
     for (; sc->seen_reg < f->nreg; sc->seen_reg++)
-        if (!take(sc, f->reg[sc->seen_reg].name, 1, (struct ptx_bind){.kind = PTX_BIND_REG, .reg = sc->seen_reg}))
+        if (!build_take(sc, f->reg[sc->seen_reg].name, 1, (struct ptx_bind){.kind = PTX_BIND_REG, .reg = sc->seen_reg}))
             return NULL;
     for (; sc->nlinfo < f->nlabel;) {
         uint32_t k = sc->nlinfo, sym = ptx_intern(sc, f->label[k].name, strlen(f->label[k].name));

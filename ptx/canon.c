@@ -92,7 +92,7 @@ void ptx_canon_func(struct ptx_printer *p, const struct ptx_function *f)
     ptx_put_u64(p->out, at);
 }
 
-static void put_list(struct ptx_printer *p, const char *head, struct ptx_var **v, uint32_t n)
+static void canon_put_list(struct ptx_printer *p, const char *head, struct ptx_var **v, uint32_t n)
 {
     dt_str_add(p->out, head);
     for (uint32_t k = 0; k < n; k++) {
@@ -116,8 +116,8 @@ static int put_function(struct ptx_namer *c, const struct ptx_function *f, uint3
     c->label = dt_calloc(f->nlabel + 1, sizeof *c->label);
     if (c->reg && c->reg_order && c->label) {
         dt_str_addf(out, f->is_entry ? "entry" : "func f%u", at);
-        put_list(&p, "\n", f->ret, f->nret);
-        put_list(&p, "params\n", f->param, f->nparam);
+        canon_put_list(&p, "\n", f->ret, f->nret);
+        canon_put_list(&p, "params\n", f->param, f->nparam);
         ptx_put_directives(out, f, "\n");
         p.out = &body;
         for (uint32_t k = 0; k < f->ninst && !body.failed; k++) {

@@ -157,7 +157,7 @@ struct edges {
     bool failed;
 };
 
-static void edge(struct edges *x, uint32_t to)
+static void cfg_edge(struct edges *x, uint32_t to)
 {
     uint32_t *n = &x->g->at[x->block + 1];
     if (!PTX_GROW(&x->cfg->arena, x->g->to, *n, x->cap))
@@ -173,10 +173,10 @@ static bool successors(const struct ptx_function *f, const uint32_t *place, stru
     const struct ptx_inst *i = &f->inst[cfg->block[x->block].last];
     const struct ptx_op_info *info = ptx_op_info(i->op);
     if (falls_through(i))
-        edge(x, x->block + 1);
+        cfg_edge(x, x->block + 1);
     if (!(info->flags & PTX_F_BRANCH)) {
         if (info->flags & PTX_F_TERMINATOR)
-            edge(x, cfg->nblock);
+            cfg_edge(x, cfg->nblock);
         return true;
     }
     const struct ptx_opnd *o = &i->opnd[i->nopnd - 1];
@@ -184,7 +184,7 @@ static bool successors(const struct ptx_function *f, const uint32_t *place, stru
     if (at == NONE)
         return false;
     if (i->op != PTX_OP_BRX_IDX) {
-        edge(x, cfg->block_of[at]);
+        cfg_edge(x, cfg->block_of[at]);
         return true;
     }
     const struct ptx_inst *list = &f->inst[at];
@@ -193,12 +193,12 @@ static bool successors(const struct ptx_function *f, const uint32_t *place, stru
     for (unsigned k = 1; k < list->nopnd; k++) {
         if (list->opnd[k].kind != PTX_O_LABEL || place[list->opnd[k].label] == NONE)
             return false;
-        edge(x, cfg->block_of[place[list->opnd[k].label]]);
+        cfg_edge(x, cfg->block_of[place[list->opnd[k].label]]);
     }
     return true;
 }
 
-static int build(const struct ptx_function *f, struct ptx_cfg *cfg, struct dt_err *e)
+static int cfg_build(const struct ptx_function *f, struct ptx_cfg *cfg, struct dt_err *e)
 {
     struct dt_arena *a = &cfg->arena;
     uint32_t *place = label_places(f, a);
@@ -261,7 +261,7 @@ static int build(const struct ptx_function *f, struct ptx_cfg *cfg, struct dt_er
 int ptx_cfg_build(const struct ptx_function *f, struct ptx_cfg *cfg, struct dt_err *e)
 {
     struct ptx_cfg c = {0};
-    int r = build(f, &c, e);
+    int r = cfg_build(f, &c, e);
     if (r < 0) {
         ptx_cfg_done(&c);
         return r == DT_E_NOMEM ? dt_err_set(e, r, "out of memory") : r;

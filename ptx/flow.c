@@ -13,8 +13,8 @@
 
 #define MAX_BYTES ((uint64_t)1 << 30)
 
-static inline void set(uint64_t *s, uint32_t r) { s[r / 64] |= UINT64_C(1) << (r % 64); }
-static inline bool has(const uint64_t *s, uint32_t r) { return s[r / 64] >> (r % 64) & 1; }
+static inline void flow_set(uint64_t *s, uint32_t r) { s[r / 64] |= UINT64_C(1) << (r % 64); }
+static inline bool flow_has(const uint64_t *s, uint32_t r) { return s[r / 64] >> (r % 64) & 1; }
 
 struct scan {
     const struct ptx_function *f;
@@ -29,9 +29,9 @@ static void forward(uint32_t reg, bool write, void *user)
     if (write != s->writes)
         return;
     if (write)
-        set(s->def, reg);
-    else if (!has(s->def, reg))
-        set(s->use, reg);
+        flow_set(s->def, reg);
+    else if (!flow_has(s->def, reg))
+        flow_set(s->use, reg);
 }
 
 static uint64_t reg_bytes(const struct ptx_reg *r)
@@ -45,7 +45,7 @@ static uint64_t reg_bytes(const struct ptx_reg *r)
 static void backward(uint32_t reg, bool write, void *user)
 {
     struct scan *s = user;
-    if (write != s->writes || has(s->live, reg) == !write)
+    if (write != s->writes || flow_has(s->live, reg) == !write)
         return;
     s->live[reg / 64] ^= UINT64_C(1) << (reg % 64);
     if (write)
@@ -112,7 +112,7 @@ static void pressure(const struct ptx_function *f, const struct ptx_cfg *cfg, st
     l->max_pressure_bytes = most > UINT32_MAX ? UINT32_MAX : (uint32_t)most;
 }
 
-static int build(const struct ptx_function *f, const struct ptx_cfg *cfg, struct ptx_live *l, struct dt_err *e)
+static int flow_build(const struct ptx_function *f, const struct ptx_cfg *cfg, struct ptx_live *l, struct dt_err *e)
 {
     uint32_t n = cfg->nblock;
     l->words = f->nreg / 64 + 1;
@@ -152,7 +152,7 @@ static int build(const struct ptx_function *f, const struct ptx_cfg *cfg, struct
 int ptx_live_build(const struct ptx_function *f, const struct ptx_cfg *cfg, struct ptx_live *ret, struct dt_err *e)
 {
     struct ptx_live l = {0};
-    int r = build(f, cfg, &l, e);
+    int r = flow_build(f, cfg, &l, e);
     if (r < 0) {
         ptx_live_done(&l);
         return r;

@@ -60,7 +60,7 @@ static void skip_space(struct ptx_lexer *lx)
     lx->p = p;
 }
 
-static void bad(struct ptx_lexer *lx, const char *why)
+static void lex_bad(struct ptx_lexer *lx, const char *why)
 {
     lx->t.kind = PTX_TK_BAD;
     lx->bad = why;
@@ -68,7 +68,7 @@ static void bad(struct ptx_lexer *lx, const char *why)
 
 static unsigned digit(char c) { return c <= '9' ? (unsigned)(c - '0') : (unsigned)((c | 32) - 'a' + 10); }
 
-static void number(struct ptx_lexer *lx)
+static void lex_number(struct ptx_lexer *lx)
 {
     struct ptx_tok *t = &lx->t;
     const char *p = lx->p, *start = p;
@@ -79,7 +79,7 @@ static void number(struct ptx_lexer *lx)
         for (p += 2; IS(*p, C_HEX); p++)
             t->val = t->val << 4 | digit(*p);
         if ((size_t)(p - start) != want + 2)
-            bad(lx, want == 8 ? "0f needs 8 hexadecimal digits" : "0d needs 16 hexadecimal digits");
+            lex_bad(lx, want == 8 ? "0f needs 8 hexadecimal digits" : "0d needs 16 hexadecimal digits");
         lx->p = p;
         return;
     }
@@ -106,20 +106,20 @@ static void number(struct ptx_lexer *lx)
         buf[n] = 0;
         double d = strtod(buf, &stop);
         if (*stop || IS(*p, C_ID))
-            bad(lx, "malformed number");
+            lex_bad(lx, "malformed number");
         memcpy(&t->val, &d, sizeof d);
         t->type = PTX_F64;
         lx->p = p;
         return;
     }
     if (p == digits && base != 8)
-        bad(lx, "number without digits");
+        lex_bad(lx, "number without digits");
     if (over)
-        bad(lx, "number is over 64 bits");
+        lex_bad(lx, "number is over 64 bits");
     if ((*p | 32) == 'u')
         p++;
     if (IS(*p, C_ID))
-        bad(lx, "malformed number");
+        lex_bad(lx, "malformed number");
     t->type = t->val >> 63 ? PTX_U64 : PTX_S64;
     lx->p = p;
 }
@@ -135,7 +135,7 @@ void ptx_lex_next(struct ptx_lexer *lx)
         return;
     }
     if (IS(*p, C_DIGIT)) {
-        number(lx);
+        lex_number(lx);
     } else if (IS(*p, C_ID) || (*p == '%' && IS(p[1], C_ID))) {
         t->kind = PTX_TK_IDENT;
         for (p++; IS(*p, C_ID); p++)
@@ -157,7 +157,7 @@ void ptx_lex_next(struct ptx_lexer *lx)
             if (*p == '\\' && p[1] && p[1] != '\n')
                 p++;
         if (p >= lx->end || *p != '"')
-            bad(lx, "string that does not end");
+            lex_bad(lx, "string that does not end");
         else
             p++;
         lx->p = p;
@@ -170,9 +170,9 @@ void ptx_lex_next(struct ptx_lexer *lx)
             t->val = (uint64_t)PTX_P2((int)t->val, *p++);
         lx->p = p;
         if (t->val < 128 && !memchr("%,;:()[]{}<>@!|+-*/~&^=?.", (int)t->val, 25))
-            bad(lx, "stray character");
+            lex_bad(lx, "stray character");
         else if (t->val >= 128 && t->val < 256)
-            bad(lx, "character outside ASCII");
+            lex_bad(lx, "character outside ASCII");
     }
     t->len = (uint32_t)(lx->p - t->s);
 }

@@ -99,7 +99,7 @@ static bool is_code(const struct ptx_inst *i)
            i->op != PTX_OP_CALLPROTO;
 }
 
-static uint32_t number(const struct ptx_origins *o, uint64_t text)
+static uint32_t origin_number(const struct ptx_origins *o, uint64_t text)
 {
     uint32_t k = 0;
     while (k < o->n && o->text[k] != text)
@@ -112,7 +112,7 @@ int ptx_put_origins(struct dt_str *out, const struct ptx_module *m, struct ptx_o
     for (uint32_t k = 0; m->origins && k < m->nfunc; k++)
         for (uint32_t n = 0; n < m->func[k]->ninst; n++) {
             const struct ptx_inst *i = &m->func[k]->inst[n];
-            if (!is_code(i) || !i->from_line || number(o, i->from) < o->n)
+            if (!is_code(i) || !i->from_line || origin_number(o, i->from) < o->n)
                 continue;
             if (!PTX_GROW(&o->arena, o->text, o->n, o->cap))
                 return DT_E_NOMEM;
@@ -132,5 +132,6 @@ void ptx_put_loc(struct dt_str *out, const struct ptx_origins *o, const struct p
     if (!is_code(i) || (was && was->from_line == i->from_line && (was->from == i->from || !i->from_line)))
         return;
     *last = i;
-    dt_str_addf(out, "\t.loc %u %u 0\n", i->from_line ? number(o, i->from) + 2 : 1, i->from_line ? i->from_line : 1);
+    dt_str_addf(out, "\t.loc %u %u 0\n", i->from_line ? origin_number(o, i->from) + 2 : 1,
+                i->from_line ? i->from_line : 1);
 }

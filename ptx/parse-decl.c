@@ -99,7 +99,7 @@ static int parse_head(struct ptx_parser *ps, bool param, struct head *h)
 
 /* ---- initialisers */
 
-static bool store(struct ptx_var *v, uint64_t at, uint64_t bits, unsigned type)
+static bool parse_decl_store(struct ptx_var *v, uint64_t at, uint64_t bits, unsigned type)
 {
     unsigned n = ptx_type_bytes(v->type);
     if (type == PTX_F64 && v->type == PTX_F32) {
@@ -188,7 +188,7 @@ static int add_reloc(struct ptx_parser *ps, struct init *in, struct ptx_reloc r,
     return 0;
 }
 
-static int room(struct ptx_parser *ps, struct init *in, uint64_t at)
+static int parse_decl_room(struct ptx_parser *ps, struct init *in, uint64_t at)
 {
     unsigned size = ptx_type_bytes(in->v->type);
     if (!in->open)
@@ -211,7 +211,7 @@ static int room(struct ptx_parser *ps, struct init *in, uint64_t at)
 static int parse_init_item(struct ptx_parser *ps, struct init *in, uint64_t at)
 {
     unsigned size = ptx_type_bytes(in->v->type);
-    int r = room(ps, in, at);
+    int r = parse_decl_room(ps, in, at);
     if (r < 0)
         return r;
     struct ptx_reloc rel = {.at = at * size};
@@ -231,7 +231,7 @@ static int parse_init_item(struct ptx_parser *ps, struct init *in, uint64_t at)
     uint64_t bits;
     uint8_t type;
     r = ptx_parse_const(ps, &bits, &type);
-    if (r >= 0 && !store(in->v, at * size, bits, type))
+    if (r >= 0 && !parse_decl_store(in->v, at * size, bits, type))
         return ptx_perr_at(ps, t.line, t.col, "initialiser does not fit its type");
     return r;
 }
@@ -287,7 +287,7 @@ static int parse_init(struct ptx_parser *ps, struct ptx_var *v)
     if (r >= 0 && in.open) {
         v->dim[0] = (in.end + v->vec - 1) / v->vec;
         v->bytes = v->dim[0] * v->vec * ptx_type_bytes(v->type);
-        if (v->bytes > in.cap && room(ps, &in, v->bytes / ptx_type_bytes(v->type) - 1) < 0)
+        if (v->bytes > in.cap && parse_decl_room(ps, &in, v->bytes / ptx_type_bytes(v->type) - 1) < 0)
             return ptx_nomem(ps);
         for (uint32_t i = 0; i < v->nreloc; i++)
             if (v->bytes - v->reloc[i].at < 8)

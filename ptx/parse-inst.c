@@ -18,7 +18,7 @@ struct word {
     uint32_t len;
 };
 
-static struct ptx_inst *append(struct ptx_parser *ps, const struct ptx_inst *i)
+static struct ptx_inst *parse_inst_append(struct ptx_parser *ps, const struct ptx_inst *i)
 {
     struct ptx_function *f = ps->f;
     if (!PTX_GROW(&ps->m->arena, f->inst, f->ninst, f->inst_cap))
@@ -27,7 +27,7 @@ static struct ptx_inst *append(struct ptx_parser *ps, const struct ptx_inst *i)
     return &f->inst[f->ninst++];
 }
 
-static int add(struct ptx_parser *ps, struct ptx_inst *i, const struct ptx_opnd *o, unsigned n)
+static int parse_inst_add(struct ptx_parser *ps, struct ptx_inst *i, const struct ptx_opnd *o, unsigned n)
 {
     i->nopnd = (uint16_t)n;
     if (n) {
@@ -36,7 +36,7 @@ static int add(struct ptx_parser *ps, struct ptx_inst *i, const struct ptx_opnd 
             return ptx_nomem(ps);
         memcpy(i->opnd, o, n * sizeof *o);
     }
-    return append(ps, i) ? 0 : ptx_nomem(ps);
+    return parse_inst_append(ps, i) ? 0 : ptx_nomem(ps);
 }
 
 /* ---- operands */
@@ -117,7 +117,7 @@ static int named(struct ptx_parser *ps, struct ptx_opnd *o)
     return ptx_perr(ps, "%.*s is not declared", t.len > 200 ? 200 : (int)t.len, t.s);
 }
 
-static int scalar(struct ptx_parser *ps, struct ptx_opnd *o)
+static int parse_inst_scalar(struct ptx_parser *ps, struct ptx_opnd *o)
 {
     *o = (struct ptx_opnd){.comp = -1};
     if (ps->lx.t.kind == PTX_TK_IDENT)
@@ -137,7 +137,7 @@ static int scalar(struct ptx_parser *ps, struct ptx_opnd *o)
 }
 
 /* Elements up to the closing character, which is eaten; the opening one is eaten already. */
-static int list(struct ptx_parser *ps, char close, struct ptx_opnd *o)
+static int parse_inst_list(struct ptx_parser *ps, char close, struct ptx_opnd *o)
 {
     struct ptx_opnd buf[255];
     unsigned n = 0;
@@ -145,7 +145,7 @@ static int list(struct ptx_parser *ps, char close, struct ptx_opnd *o)
     while (!ptx_is(ps, close)) {
         if (n == 255)
             return ptx_perr(ps, "more than 255 elements");
-        if ((r = scalar(ps, &buf[n++])) < 0)
+        if ((r = parse_inst_scalar(ps, &buf[n++])) < 0)
             return r;
         if (!ptx_is(ps, close) && (r = ptx_expect(ps, ',')) < 0)
             return r;
@@ -162,7 +162,7 @@ static int list(struct ptx_parser *ps, char close, struct ptx_opnd *o)
     return 0;
 }
 
-static int address(struct ptx_parser *ps, struct ptx_opnd *o)
+static int parse_inst_address(struct ptx_parser *ps, struct ptx_opnd *o)
 {
     *o = (struct ptx_opnd){.kind = PTX_O_ADDR, .comp = -1};
     struct ptx_tok t = ps->lx.t;
@@ -188,7 +188,7 @@ static int address(struct ptx_parser *ps, struct ptx_opnd *o)
     }
     if (ptx_is(ps, ',') && o->base_kind == PTX_O_REG) {
         ptx_next(ps);
-        if ((r = ptx_expect(ps, '{')) < 0 || (r = list(ps, '}', o)) < 0)
+        if ((r = ptx_expect(ps, '{')) < 0 || (r = parse_inst_list(ps, '}', o)) < 0)
             return r;
         if (!o->n)
             return ptx_perr(ps, "no coordinates");
@@ -196,7 +196,7 @@ static int address(struct ptx_parser *ps, struct ptx_opnd *o)
     return ptx_expect(ps, ']');
 }
 
-static int operand(struct ptx_parser *ps, struct ptx_opnd *o, bool label)
+static int parse_inst_operand(struct ptx_parser *ps, struct ptx_opnd *o, bool label)
 {
     if (label) {
         struct ptx_tok *t = &ps->lx.t;
@@ -210,14 +210,14 @@ static int operand(struct ptx_parser *ps, struct ptx_opnd *o, bool label)
     }
     if (ptx_is(ps, '[')) {
         ptx_next(ps);
-        return address(ps, o);
+        return parse_inst_address(ps, o);
     }
     if (ptx_is(ps, '{')) {
         ptx_next(ps);
         *o = (struct ptx_opnd){.kind = PTX_O_VEC, .comp = -1};
-        return list(ps, '}', o);
+        return parse_inst_list(ps, '}', o);
     }
-    return scalar(ps, o);
+    return parse_inst_scalar(ps, o);
 }
 
 /* (returns), target, (arguments), prototype; */
@@ -228,13 +228,13 @@ static int call_operands(struct ptx_parser *ps, struct ptx_opnd *o, unsigned *n)
     o[2] = o[0];
     if (ptx_is(ps, '(')) {
         ptx_next(ps);
-        if ((r = list(ps, ')', &o[0])) < 0 || (r = ptx_expect(ps, ',')) < 0)
+        if ((r = parse_inst_list(ps, ')', &o[0])) < 0 || (r = ptx_expect(ps, ',')) < 0)
             return r;
     }
     if (ps->lx.t.kind != PTX_TK_IDENT)
         return ptx_unexpected(ps, "a function");
     struct ptx_tok t = ps->lx.t;
-    if ((r = scalar(ps, &o[1])) < 0)
+    if ((r = parse_inst_scalar(ps, &o[1])) < 0)
         return r;
     if (o[1].kind != PTX_O_FUNC && o[1].kind != PTX_O_REG)
         return ptx_perr_at(ps, t.line, t.col, "a call needs a function or a register");
@@ -245,10 +245,10 @@ static int call_operands(struct ptx_parser *ps, struct ptx_opnd *o, unsigned *n)
         if (ptx_is(ps, '(') && !args && *n == 3) {
             ptx_next(ps);
             args = true;
-            if ((r = list(ps, ')', &o[2])) < 0)
+            if ((r = parse_inst_list(ps, ')', &o[2])) < 0)
                 return r;
         } else if (*n == 3) {
-            if ((r = operand(ps, &o[(*n)++], true)) < 0)
+            if ((r = parse_inst_operand(ps, &o[(*n)++], true)) < 0)
                 return r;
         } else {
             return ptx_unexpected(ps, "';'");
@@ -412,7 +412,7 @@ static int opaque(struct ptx_parser *ps, struct ptx_inst *i, const struct ptx_le
     if (r < 0)
         return r;
     x.nopnd = (uint16_t)n;
-    return append(ps, &x) ? 0 : ptx_nomem(ps);
+    return parse_inst_append(ps, &x) ? 0 : ptx_nomem(ps);
 }
 
 /* Operands against the shape's count: 0 fits. */
@@ -489,7 +489,7 @@ static int instruction(struct ptx_parser *ps, uint32_t pred, bool neg)
             if (no == MAX_OPND)
                 return ptx_perr(ps, "too many operands");
             ps->sel = video && no < PTX_SELS ? &sel[no] : NULL;
-            if ((r = operand(ps, &o[no], op == PTX_OP_BRA || (op == PTX_OP_BRX_IDX && no == 1))) < 0)
+            if ((r = parse_inst_operand(ps, &o[no], op == PTX_OP_BRA || (op == PTX_OP_BRX_IDX && no == 1))) < 0)
                 return r;
             no++;
             if (no == 1 && ptx_is(ps, '|') && info->flags & PTX_F_DST2) {
@@ -508,7 +508,7 @@ static int instruction(struct ptx_parser *ps, uint32_t pred, bool neg)
     if (op != PTX_OP_CALL && !count_fits(info->shape, no, i.dst2))
         return ptx_perr_at(ps, i.line, i.col, "wrong number of operands for %s", info->mnemonic);
     narrow_floats(&i, o, no);
-    return add(ps, &i, o, no);
+    return parse_inst_add(ps, &i, o, no);
 }
 
 static int guarded(struct ptx_parser *ps)
@@ -548,11 +548,11 @@ static int label(struct ptx_parser *ps)
     if (ptx_is_dot(ps, "callprototype")) {
         i.op = PTX_OP_CALLPROTO;
         r = verbatim(ps, NULL, NULL, &i.text);
-        return r < 0 ? r : add(ps, &i, &name, 1);
+        return r < 0 ? r : parse_inst_add(ps, &i, &name, 1);
     }
     bool calls = ptx_is_dot(ps, "calltargets");
     if (!calls && !ptx_is_dot(ps, "branchtargets"))
-        return add(ps, &i, &name, 1);
+        return parse_inst_add(ps, &i, &name, 1);
     i.op = PTX_OP_BRANCHTARGETS;
     struct ptx_opnd *o = NULL;
     uint32_t n = 0, cap = 0;
@@ -568,7 +568,7 @@ static int label(struct ptx_parser *ps)
         if (!PTX_GROW(&ps->m->arena, o, n, cap))
             return ptx_nomem(ps);
         struct ptx_tok at = ps->lx.t;
-        if ((r = operand(ps, &o[n++], !calls)) < 0)
+        if ((r = parse_inst_operand(ps, &o[n++], !calls)) < 0)
             return r;
         if (calls && o[n - 1].kind != PTX_O_FUNC)
             return ptx_perr_at(ps, at.line, at.col, "a function is wanted here");
@@ -577,7 +577,7 @@ static int label(struct ptx_parser *ps)
         return r;
     i.opnd = o;
     i.nopnd = (uint16_t)n;
-    return append(ps, &i) ? 0 : ptx_nomem(ps);
+    return parse_inst_append(ps, &i) ? 0 : ptx_nomem(ps);
 }
 
 static int pragma(struct ptx_parser *ps)
@@ -585,7 +585,7 @@ static int pragma(struct ptx_parser *ps)
     struct ptx_inst i = {.op = PTX_OP_PRAGMA, .vec = 1, .pred = PTX_NO_REG, .line = ps->lx.t.line, .col = ps->lx.t.col};
     ptx_next(ps);
     int r = verbatim(ps, NULL, NULL, &i.text);
-    return r < 0 ? r : add(ps, &i, NULL, 0);
+    return r < 0 ? r : parse_inst_add(ps, &i, NULL, 0);
 }
 
 static int directive(struct ptx_parser *ps)

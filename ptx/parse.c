@@ -417,7 +417,7 @@ static int parse_alias(struct ptx_parser *ps)
 /* ---- module */
 
 /* Where the current token starts in the text. */
-static size_t place(const struct ptx_parser *ps)
+static size_t parse_place(const struct ptx_parser *ps)
 {
     return (size_t)(ps->lx.t.s - ps->text) - (ps->lx.t.kind == PTX_TK_DOT);
 }
@@ -433,7 +433,7 @@ static int parse_item(struct ptx_parser *ps)
     if (ptx_is_dot(ps, "alias"))
         return parse_alias(ps);
     struct ptx_linkage l = {0};
-    size_t at = place(ps);
+    size_t at = parse_place(ps);
     for (;; ptx_next(ps)) {
         if (ptx_is_dot(ps, "extern"))
             l.is_extern = true;
@@ -453,7 +453,7 @@ static int parse_item(struct ptx_parser *ps)
             return r;
         struct ptx_function *f = ps->m->func[ps->m->nfunc - 1];
         f->at = at;
-        f->end = place(ps);
+        f->end = parse_place(ps);
         return r;
     }
     struct ptx_word w = {0};

@@ -79,7 +79,7 @@ static void put_off(struct ptx_printer *p, int64_t off)
 
 static void put_opnd(struct ptx_printer *p, const struct ptx_opnd *o);
 
-static void put_list(struct ptx_printer *p, const struct ptx_opnd *o, const char *open, const char *close)
+static void print_put_list(struct ptx_printer *p, const struct ptx_opnd *o, const char *open, const char *close)
 {
     dt_str_add(p->out, open);
     for (unsigned k = 0; k < o->n; k++) {
@@ -133,11 +133,11 @@ static void put_opnd(struct ptx_printer *p, const struct ptx_opnd *o)
             put_i64(out, o->off);
         if (o->base_kind == PTX_O_REG && o->n) {
             dt_str_add(out, ", ");
-            put_list(p, o, "{", "}");
+            print_put_list(p, o, "{", "}");
         }
         dt_str_addc(out, ']');
         break;
-    case PTX_O_VEC: put_list(p, o, "{", "}"); break;
+    case PTX_O_VEC: print_put_list(p, o, "{", "}"); break;
     case PTX_O_SINK: dt_str_addc(out, '_'); break;
     case PTX_O_LABEL: put_label(p, o->label); break;
     }
@@ -251,13 +251,13 @@ void ptx_put_inst(struct ptx_printer *p, const struct ptx_inst *i)
         put_words(out, i, info);
         dt_str_addc(out, ' ');
         if (i->opnd[0].n) {
-            put_list(p, &i->opnd[0], "(", ")");
+            print_put_list(p, &i->opnd[0], "(", ")");
             dt_str_add(out, ", ");
         }
         put_opnd(p, &i->opnd[1]);
         if (i->opnd[2].n || i->nopnd > 3) {
             dt_str_add(out, ", ");
-            put_list(p, &i->opnd[2], "(", ")");
+            print_put_list(p, &i->opnd[2], "(", ")");
         }
         if (i->nopnd > 3) {
             dt_str_add(out, ", ");
@@ -497,7 +497,7 @@ static int by_name(const void *x, const void *y)
     return c ? c : (a->number > b->number) - (a->number < b->number);
 }
 
-static void mark(uint32_t reg, bool write, void *user)
+static void print_mark(uint32_t reg, bool write, void *user)
 {
     uint8_t *used = user;
     (void)write;
@@ -514,7 +514,7 @@ static void put_regs(struct ptx_printer *p, const struct ptx_function *f)
         goto out;
     }
     for (uint32_t i = 0; i < f->ninst; i++)
-        ptx_inst_regs(&f->inst[i], mark, used);
+        ptx_inst_regs(&f->inst[i], print_mark, used);
     for (uint32_t r = 0; r < f->nreg; r++)
         if (used[r]) {
             key[n] = (struct reg_key){.name = f->reg[r].name, .type = f->reg[r].type, .vec = f->reg[r].vec};

@@ -24,7 +24,7 @@ const struct ptx_function *ptx_callee(const struct ptx_inst *call)
     return f;
 }
 
-static void add(struct ptx_reach *r, const struct ptx_function *f)
+static void reach_add(struct ptx_reach *r, const struct ptx_function *f)
 {
     for (uint32_t k = 0; k < r->n; k++)
         if (r->func[k] == f)
@@ -44,7 +44,7 @@ int ptx_reach_build(const struct ptx_function *f, struct ptx_reach *ret)
                 continue;
             const struct ptx_function *to = ptx_callee(&r.func[k]->inst[i]);
             if (to && to->has_body)
-                add(&r, to);
+                reach_add(&r, to);
             else
                 r.unknown = true;
         }

@@ -81,13 +81,13 @@ const char *ptx_tensormap_check(const struct ptx_tensormap *m)
 }
 
 /* ---- the 128 bytes ----------------------------------------------------------------------------------------------- */
-static void put(uint8_t *p, uint64_t v, unsigned n)
+static void tensormap_put(uint8_t *p, uint64_t v, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)
         p[i] = (uint8_t)(v >> (8 * i));
 }
 
-static uint64_t get(const uint8_t *p, unsigned n)
+static uint64_t tensormap_get(const uint8_t *p, unsigned n)
 {
     uint64_t v = 0;
     for (unsigned i = 0; i < n; i++)
@@ -98,13 +98,13 @@ static uint64_t get(const uint8_t *p, unsigned n)
 void ptx_tensormap_encode(const struct ptx_tensormap *m, uint8_t out[PTX_TENSORMAP_BYTES])
 {
     memset(out, 0, PTX_TENSORMAP_BYTES);
-    put(out, m->address, 8);
-    put(out + 28, MAGIC, 4);
+    tensormap_put(out, m->address, 8);
+    tensormap_put(out + 28, MAGIC, 4);
     for (unsigned i = 0; i < 5; i++) {
-        put(out + 8 + 4 * i, m->dim[i] - 1, 4);
+        tensormap_put(out + 8 + 4 * i, m->dim[i] - 1, 4);
         if (i)
-            put(out + 24 + 8 * i, m->stride[i], 8);
-        put(out + 64 + 2 * i, m->box[i], 2);
+            tensormap_put(out + 24 + 8 * i, m->stride[i], 8);
+        tensormap_put(out + 64 + 2 * i, m->box[i], 2);
         out[74 + i] = (uint8_t)(m->step[i] - 1);
     }
     out[79] = (uint8_t)(m->rank - 1);
@@ -118,9 +118,9 @@ void ptx_tensormap_encode(const struct ptx_tensormap *m, uint8_t out[PTX_TENSORM
 
 bool ptx_tensormap_decode(const uint8_t in[PTX_TENSORMAP_BYTES], struct ptx_tensormap *ret)
 {
-    if (get(in + 28, 4) != MAGIC)
+    if (tensormap_get(in + 28, 4) != MAGIC)
         return false;
-    struct ptx_tensormap m = {.address = get(in, 8),
+    struct ptx_tensormap m = {.address = tensormap_get(in, 8),
                               .type = in[80],
                               .interleave = in[81],
                               .swizzle = in[82],
@@ -129,9 +129,9 @@ bool ptx_tensormap_decode(const uint8_t in[PTX_TENSORMAP_BYTES], struct ptx_tens
                               .fill = in[85]};
     m.rank = (uint8_t)(in[79] < 254 ? in[79] + 1 : 255);
     for (unsigned i = 0; i < 5; i++) {
-        m.dim[i] = get(in + 8 + 4 * i, 4) + 1;
-        m.stride[i] = i ? get(in + 24 + 8 * i, 8) : 0;
-        m.box[i] = (uint32_t)get(in + 64 + 2 * i, 2);
+        m.dim[i] = tensormap_get(in + 8 + 4 * i, 4) + 1;
+        m.stride[i] = i ? tensormap_get(in + 24 + 8 * i, 8) : 0;
+        m.box[i] = (uint32_t)tensormap_get(in + 64 + 2 * i, 2);
         m.step[i] = in[74 + i] + 1u;
     }
     *ret = m;
@@ -139,13 +139,16 @@ bool ptx_tensormap_decode(const uint8_t in[PTX_TENSORMAP_BYTES], struct ptx_tens
 }
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
-static uint32_t count(const struct ptx_tensormap *m, unsigned i) { return (m->box[i] + m->step[i] - 1) / m->step[i]; }
+static uint32_t tensormap_count(const struct ptx_tensormap *m, unsigned i)
+{
+    return (m->box[i] + m->step[i] - 1) / m->step[i];
+}
 
 uint32_t ptx_tensormap_rows(const struct ptx_tensormap *m)
 {
     uint64_t n = 1;
     for (unsigned i = 1; i < m->rank; i++)
-        n *= count(m, i);
+        n *= tensormap_count(m, i);
     return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
 }
 
@@ -156,7 +159,7 @@ uint32_t ptx_tensormap_row_units(const struct ptx_tensormap *m)
     return m->box[0] / elements;
 }
 
-static uint32_t row_bytes(const struct ptx_tensormap *m)
+static uint32_t tensormap_row_bytes(const struct ptx_tensormap *m)
 {
     unsigned elements, global, shared;
     ptx_tensormap_unit((enum ptx_tm_type)m->type, &elements, &global, &shared);
@@ -165,13 +168,13 @@ static uint32_t row_bytes(const struct ptx_tensormap *m)
 
 uint32_t ptx_tensormap_row_pitch(const struct ptx_tensormap *m)
 {
-    uint32_t row = row_bytes(m);
+    uint32_t row = tensormap_row_bytes(m);
     return row < span(m) ? span(m) : row;
 }
 
 uint32_t ptx_tensormap_box_bytes(const struct ptx_tensormap *m)
 {
-    uint64_t n = (uint64_t)row_bytes(m) * ptx_tensormap_rows(m);
+    uint64_t n = (uint64_t)tensormap_row_bytes(m) * ptx_tensormap_rows(m);
     return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
 }
 
@@ -181,7 +184,7 @@ struct ptx_tm_row ptx_tensormap_row(const struct ptx_tensormap *m, const int32_t
     unsigned elements, global, shared;
     ptx_tensormap_unit((enum ptx_tm_type)m->type, &elements, &global, &shared);
     for (unsigned i = 1; i < m->rank; i++) {
-        uint32_t n = count(m, i);
+        uint32_t n = tensormap_count(m, i);
         int64_t at = (int64_t)coord[i] + (int64_t)(row % n) * m->step[i];
         row /= n;
         if (at < 0 || (uint64_t)at >= m->dim[i])

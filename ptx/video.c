@@ -15,7 +15,7 @@
 
 #define DIGITS 4
 
-static unsigned count(unsigned sel) { return sel >> 12 & 7; }
+static unsigned video_count(unsigned sel) { return sel >> 12 & 7; }
 static unsigned digit(unsigned sel, unsigned k) { return sel >> 3 * k & 7; }
 static uint16_t sel_of(const struct ptx_inst *i, unsigned k)
 {
@@ -55,14 +55,14 @@ void ptx_put_sel(struct dt_str *out, uint16_t sel)
     if (!sel)
         return;
     dt_str_add(out, sel & PTX_SEL_HALF ? ".h" : ".b");
-    for (unsigned k = count(sel); k-- > 0;)
+    for (unsigned k = video_count(sel); k-- > 0;)
         dt_str_addc(out, (char)('0' + digit(sel, k)));
 }
 
 /* Digits that fall, below `lanes`; or one for each lane, below twice that. */
-static bool fits(unsigned sel, unsigned lanes, bool mask)
+static bool video_fits(unsigned sel, unsigned lanes, bool mask)
 {
-    unsigned n = count(sel);
+    unsigned n = video_count(sel);
     if (!sel)
         return true;
     if (!!(sel & PTX_SEL_HALF) != (lanes == 2) || n == 0 || n > lanes || (!mask && n != lanes))
@@ -80,7 +80,7 @@ const char *ptx_video_wrong(const struct ptx_inst *i)
     if (i->opnd[i->nopnd - 1].bits >> 16 * PTX_SELS)
         return "selectors out of range";
     for (unsigned k = 0; k < PTX_SELS; k++)
-        if (!fits(sel_of(i, k), lanes, k == 0))
+        if (!video_fits(sel_of(i, k), lanes, k == 0))
             return k ? "a selector that does not fit" : "a mask that does not fit";
     if (second != PTX_M_NONE && second != PTX_M_ADD)
         return "the second operation is .add";
@@ -95,7 +95,7 @@ struct ptx_video ptx_video_of(const struct ptx_inst *i)
 {
     struct ptx_video v = {.lanes = ptx_video_lanes(i->op)};
     unsigned mask = sel_of(i, 0);
-    for (unsigned k = 0; k < count(mask); k++)
+    for (unsigned k = 0; k < video_count(mask); k++)
         v.mask |= (uint8_t)(1u << digit(mask, k));
     if (!mask)
         v.mask = (uint8_t)((1u << v.lanes) - 1);

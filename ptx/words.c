@@ -62,7 +62,7 @@ static struct slot *probe(struct slot *t, const char *s, size_t n)
             return &t[i];
 }
 
-static struct slot *put(struct slot *t, const char *s, size_t n, uint8_t kind, unsigned value)
+static struct slot *words_put(struct slot *t, const char *s, size_t n, uint8_t kind, unsigned value)
 {
     struct slot *p = probe(t, s, n);
     if (!p->key)
@@ -72,45 +72,45 @@ static struct slot *put(struct slot *t, const char *s, size_t n, uint8_t kind, u
 
 static void put_mnemonic(const char *s, unsigned op)
 {
-    struct slot *p = put(mnemonics, s, strlen(s), 1, op);
+    struct slot *p = words_put(mnemonics, s, strlen(s), 1, op);
     p->kind = 1; /* it may be there already as the first word of a longer one */
     p->value = (uint16_t)op;
     uint8_t n = 1;
     for (const char *c = s; *c; c++)
         n += *c == '.';
-    struct slot *first = put(mnemonics, s, strcspn(s, "."), 0, PTX_OP_COUNT);
+    struct slot *first = words_put(mnemonics, s, strcspn(s, "."), 0, PTX_OP_COUNT);
     if (first->longest < n)
         first->longest = n;
 }
 
-static void fill(void)
+static void words_fill(void)
 {
     for (unsigned m = 1; m < PTX_M_COUNT; m++)
-        put(words, ptx_mod_text(m), strlen(ptx_mod_text(m)), PTX_W_MOD, m);
+        words_put(words, ptx_mod_text(m), strlen(ptx_mod_text(m)), PTX_W_MOD, m);
     for (unsigned t = 1; t < PTX_T_COUNT; t++)
-        put(words, ptx_type_text(t), strlen(ptx_type_text(t)), PTX_W_TYPE, t);
+        words_put(words, ptx_type_text(t), strlen(ptx_type_text(t)), PTX_W_TYPE, t);
     for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++)
-        put(words, spaces[i].text, strlen(spaces[i].text), PTX_W_SPACE, spaces[i].space);
+        words_put(words, spaces[i].text, strlen(spaces[i].text), PTX_W_SPACE, spaces[i].space);
     for (unsigned o = PTX_OP_OPAQUE + 1; o < PTX_OP_COUNT; o++)
         put_mnemonic(ptx_op_info(o)->mnemonic, o);
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
         put_mnemonic(aliases[i].text, aliases[i].op);
     for (unsigned r = 1; r < PTX_SR_COUNT; r++)
-        put(sregs, ptx_sreg_text(r), strlen(ptx_sreg_text(r)), 1, r);
+        words_put(sregs, ptx_sreg_text(r), strlen(ptx_sreg_text(r)), 1, r);
 }
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 struct ptx_word ptx_word_find(const char *s, size_t len)
 {
-    pthread_once(&once, fill);
+    pthread_once(&once, words_fill);
     struct slot *p = probe(words, s, len);
     return p->key ? (struct ptx_word){p->kind, p->value} : (struct ptx_word){PTX_W_NONE, 0};
 }
 
 enum ptx_op ptx_mnemonic_find(const char *s, size_t len, unsigned *ret_longest)
 {
-    pthread_once(&once, fill);
+    pthread_once(&once, words_fill);
     struct slot *p = probe(mnemonics, s, len);
     *ret_longest = p->key ? p->longest : 0;
     return p->key && p->kind ? p->value : PTX_OP_COUNT;
@@ -118,7 +118,7 @@ enum ptx_op ptx_mnemonic_find(const char *s, size_t len, unsigned *ret_longest)
 
 enum ptx_sreg ptx_sreg_find(const char *s, size_t len)
 {
-    pthread_once(&once, fill);
+    pthread_once(&once, words_fill);
     struct slot *p = probe(sregs, s, len);
     return p->key ? p->value : PTX_SR_NONE;
 }

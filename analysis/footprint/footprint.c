@@ -84,7 +84,7 @@ struct ana_access *ana_foot_access(struct ana_foot *f, uint32_t buffer)
     return f->access[buffer];
 }
 
-static bool grow(struct ana_foot *f)
+static bool footprint_grow(struct ana_foot *f)
 {
     size_t n = f->nslot ? f->nslot * 2 : 256;
     struct interned *s = dt_calloc(n, sizeof *s);
@@ -110,7 +110,7 @@ static bool intern(struct ana_foot *f, const struct ana_interval *iv, uint32_t n
         *ret = (struct ana_set){0};
         return true;
     }
-    if ((f->nset + 1) * 2 > f->nslot && !grow(f))
+    if ((f->nset + 1) * 2 > f->nslot && !footprint_grow(f))
         return false;
     uint64_t h = n;
     for (uint32_t i = 0; i < n; i++)
@@ -206,7 +206,7 @@ static struct ana_set plane(struct ana_foot *f, const struct rec *r, size_t n, e
 }
 
 /* x ∪ y, interned so that equal results share their intervals. */
-static struct ana_set join(struct ana_foot *f, struct dt_arena *tmp, struct ana_set x, struct ana_set y)
+static struct ana_set footprint_join(struct ana_foot *f, struct dt_arena *tmp, struct ana_set x, struct ana_set y)
 {
     if (!x.n || !y.n || (x.iv == y.iv && x.n == y.n))
         return x.n ? x : y;
@@ -225,7 +225,7 @@ static int strips(struct ana_foot *f, struct dt_arena *tmp, const struct rec *r,
         return DT_E_NOMEM;
     for (size_t i = 0; i < n; i++)
         if (kinds >> r[i].kind & 1)
-            t[r[i].block] = join(f, tmp, t[r[i].block], r[i].set);
+            t[r[i].block] = footprint_join(f, tmp, t[r[i].block], r[i].set);
     return ana_strips_build(tmp, t, f->nblock, ret, e);
 }
 
@@ -317,7 +317,7 @@ static int conflict(struct ana_foot *f, const struct rec *r, size_t n, uint32_t 
 }
 
 /* Fill the access record of `buffer` from its records r[0..n). */
-static int sum(struct ana_foot *f, const struct rec *r, size_t n, uint32_t buffer, struct dt_err *e)
+static int footprint_sum(struct ana_foot *f, const struct rec *r, size_t n, uint32_t buffer, struct dt_err *e)
 {
     struct ana_access *x = f->access[buffer];
     const bool *const wide[] = {f->wide[0], f->wide[1], f->wide[2]};
@@ -391,7 +391,7 @@ int ana_foot_finish(struct ana_foot *f, struct ana_launch *ret, struct dt_err *e
             continue;
         rc = conflict(f, f->rec.p + at, end - at, b, &l.self_conflict, e);
         if (!rc)
-            rc = sum(f, f->rec.p + at, end - at, b, e);
+            rc = footprint_sum(f, f->rec.p + at, end - at, b, e);
         if (rc)
             goto out;
         l.access[l.naccess++] = *f->access[b];
@@ -405,13 +405,13 @@ int ana_foot_finish(struct ana_foot *f, struct ana_launch *ret, struct dt_err *e
             for (; at < end && f->rec.p[at].block == k; at++) {
                 const struct rec *r = &f->rec.p[at];
                 if (r->kind != ANA_WRITE && !wr)
-                    t->read = join(f, &tmp, t->read, r->set);
+                    t->read = footprint_join(f, &tmp, t->read, r->set);
                 if (r->kind == ANA_READ)
                     continue;
                 if (r->ev == ANA_DATA_DEPENDENT)
-                    t->may_write = join(f, &tmp, t->may_write, r->set);
+                    t->may_write = footprint_join(f, &tmp, t->may_write, r->set);
                 else
-                    t->must_write = join(f, &tmp, t->must_write, r->set);
+                    t->must_write = footprint_join(f, &tmp, t->must_write, r->set);
             }
             const struct ana_access *x = &l.access[l.naccess - 1];
             if (wr)

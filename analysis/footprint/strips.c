@@ -145,7 +145,7 @@ static bool sweep_events(struct sweep *w, const struct event *ev, size_t n)
     return true;
 }
 
-static void *keep(struct dt_arena *a, const void *p, size_t n, size_t size)
+static void *strips_keep(struct dt_arena *a, const void *p, size_t n, size_t size)
 {
     void *to = dt_arena_array(a, n ? n : 1, size);
     if (to && n)
@@ -194,10 +194,10 @@ int ana_strips_build(struct dt_arena *a, const struct ana_set *touch, uint32_t n
     uint32_t nset = (uint32_t)w.off.n;
     if (!dt_push(&w.off, (uint32_t)w.block.n))
         goto out;
-    struct ana_strips s = {.strip = keep(a, w.strip.p, w.strip.n, sizeof *w.strip.p),
+    struct ana_strips s = {.strip = strips_keep(a, w.strip.p, w.strip.n, sizeof *w.strip.p),
                            .nstrip = (uint32_t)w.strip.n,
-                           .off = keep(a, w.off.p, w.off.n, sizeof *w.off.p),
-                           .block = keep(a, w.block.p, w.block.n, sizeof *w.block.p),
+                           .off = strips_keep(a, w.off.p, w.off.n, sizeof *w.off.p),
+                           .block = strips_keep(a, w.block.p, w.block.n, sizeof *w.block.p),
                            .nset = nset};
     if (s.strip && s.off && s.block) {
         *ret = s;

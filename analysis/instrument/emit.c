@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Where the table search for a site begins. */
-static uint32_t start(const struct ana_instr *s, const struct ana_site *x)
+static uint32_t emit_start(const struct ana_instr *s, const struct ana_site *x)
 {
     return x->nparams && s->hint && x->params[0] < s->nhint ? s->hint[x->params[0]] : 0;
 }
@@ -26,7 +26,7 @@ uint32_t ana_group_of(const struct ana_instr *s, uint32_t k)
 {
     const struct ana_site *x = &s->code->sites.site[k];
     uint32_t g = 0;
-    while (g < s->ngroup && (s->group[g].at != start(s, x) || s->group[g].bytes != x->bytes))
+    while (g < s->ngroup && (s->group[g].at != emit_start(s, x) || s->group[g].bytes != x->bytes))
         g++;
     return ana_is_exact(s, k) ? g : s->ngroup;
 }
@@ -36,7 +36,8 @@ void ana_group_sites(struct ana_instr *s)
     const uint32_t most = sizeof s->group / sizeof *s->group;
     for (uint32_t k = 0; k < s->code->sites.nsite; k++)
         if (ana_is_exact(s, k) && ana_group_of(s, k) == s->ngroup && s->ngroup < most)
-            s->group[s->ngroup++] = (struct ana_group){start(s, &s->code->sites.site[k]), s->code->sites.site[k].bytes};
+            s->group[s->ngroup++] =
+                (struct ana_group){emit_start(s, &s->code->sites.site[k]), s->code->sites.site[k].bytes};
 }
 
 /* What only the table search needs: a slice, which seldom comes to that, loads it there. */
@@ -111,7 +112,7 @@ int ana_emit_record(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_
 {
     const struct ana_site *x = &s->code->sites.site[k];
     const struct ptx_inst *i = &s->old[x->inst];
-    uint32_t id = s->label++, at = start(s, x);
+    uint32_t id = s->label++, at = emit_start(s, x);
     char out[32];
     if (s->native)
         return ana_emit_touch(s, k, mode, PTX_NO_REG, false, "%ana_a", 0);

@@ -39,15 +39,15 @@ struct ghost {
     uint8_t *reached; /* blocks that the ghost walks */
 };
 
-static bool data(const struct ghost *g, uint32_t reg) { return g->s->t->reg[reg] == ANA_DATA_DEPENDENT; }
+static bool ghost_data(const struct ghost *g, uint32_t reg) { return g->s->t->reg[reg] == ANA_DATA_DEPENDENT; }
 
 static bool by_data(const struct ghost *g, uint32_t block)
 {
     const struct ptx_inst *i = &g->inst[g->s->t->cfg.block[block].last];
     if (i->op == PTX_OP_BRX_IDX)
-        return i->opnd[0].kind != PTX_O_REG || data(g, i->opnd[0].reg);
+        return i->opnd[0].kind != PTX_O_REG || ghost_data(g, i->opnd[0].reg);
     unsigned flags = ptx_op_info(i->op)->flags;
-    return flags & (PTX_F_BRANCH | PTX_F_TERMINATOR) && i->pred != PTX_NO_REG && data(g, i->pred);
+    return flags & (PTX_F_BRANCH | PTX_F_TERMINATOR) && i->pred != PTX_NO_REG && ghost_data(g, i->pred);
 }
 
 struct dest {
@@ -56,21 +56,21 @@ struct dest {
     unsigned clean;
 };
 
-static void look(uint32_t r, bool write, void *user)
+static void ghost_look(uint32_t r, bool write, void *user)
 {
     struct dest *d = user;
     if (!write)
         return;
-    d->clean += !data(d->g, r);
+    d->clean += !ghost_data(d->g, r);
     if (d->fresh)
         d->fresh[r] = 1;
 }
 
 /* 1: to be copied, 0: to be left out, -1: no ghost. */
-static int keep(const struct ghost *g, const struct ptx_inst *i)
+static int ghost_keep(const struct ghost *g, const struct ptx_inst *i)
 {
     struct dest d = {g, NULL, 0};
-    ptx_inst_regs(i, look, &d);
+    ptx_inst_regs(i, ghost_look, &d);
     if (i->op == PTX_OP_OPAQUE)
         return -1;
     return !d.clean ? 0 : ana_copyable(i) ? 1 : -1;
@@ -94,7 +94,7 @@ static int sides(struct ghost *g, uint32_t block, const uint32_t *map, unsigned 
 }
 
 /* Blocks from `block` to before `stop`; behind a branch that data decides only its post-dominator. */
-static uint32_t collect(struct ghost *g, uint32_t block, uint32_t stop, uint8_t *in, uint32_t *stack)
+static uint32_t ghost_collect(struct ghost *g, uint32_t block, uint32_t stop, uint8_t *in, uint32_t *stack)
 {
     const struct ptx_cfg *c = &g->s->t->cfg;
     uint32_t n = 1, top = 0;
@@ -125,7 +125,7 @@ static int jump(struct ghost *g, const uint32_t *label, uint32_t from, uint32_t 
     return 0;
 }
 
-static const char *name(const struct ghost *g, const uint32_t *map, uint32_t r)
+static const char *ghost_name(const struct ghost *g, const uint32_t *map, uint32_t r)
 {
     return g->s->f->reg[map[r] != PTX_NO_REG ? map[r] : r].name;
 }
@@ -140,10 +140,10 @@ static int record_sites(struct ghost *g, uint32_t at, const uint32_t *map)
             continue;
         const struct ptx_opnd *o = &i->opnd[x->opnd];
         uint32_t skip = s->label++;
-        if (i->pred != PTX_NO_REG && !data(g, i->pred))
-            EMIT(s, "@%s%s bra $ana_s%u;", i->pred_neg ? "" : "!", name(g, map, i->pred), skip);
+        if (i->pred != PTX_NO_REG && !ghost_data(g, i->pred))
+            EMIT(s, "@%s%s bra $ana_s%u;", i->pred_neg ? "" : "!", ghost_name(g, map, i->pred), skip);
         if (o->base_kind == PTX_O_REG)
-            EMIT(s, "add.s64 %%ana_a, %s, %lld;", name(g, map, o->reg), (long long)o->off);
+            EMIT(s, "add.s64 %%ana_a, %s, %lld;", ghost_name(g, map, o->reg), (long long)o->off);
         else
             EMIT(s, "mov.u64 %%ana_a, %s; add.s64 %%ana_a, %%ana_a, %lld;", o->var->name, (long long)o->off);
         int rc = ana_emit_record(s, k, ANA_AHEAD, skip);
@@ -186,7 +186,8 @@ static int end_of_block(struct ghost *g, uint32_t x, const uint32_t *label, uint
         }
         if (b->nsucc == 1 && i->op == PTX_OP_BRA) /* to the next instruction */
             on = taken = b->succ[0];
-        rc = ptx_append_text(s->f, s->e, "@%s%s bra $ana_s%u;", i->pred_neg ? "" : "!", name(g, map, i->pred), other);
+        rc = ptx_append_text(s->f, s->e, "@%s%s bra $ana_s%u;", i->pred_neg ? "" : "!", ghost_name(g, map, i->pred),
+                             other);
         if (!rc)
             rc = jump(g, label, x, taken, stop, end);
         if (!rc)
@@ -203,7 +204,7 @@ static int block_of(struct ghost *g, uint32_t x, uint32_t *map)
 {
     struct ana_instr *s = g->s;
     for (uint32_t i = s->t->cfg.block[x].first; i <= s->t->cfg.block[x].last; i++) {
-        int k = keep(g, &g->inst[i]);
+        int k = ghost_keep(g, &g->inst[i]);
         if (k < 0 || !g->left)
             return 0;
         g->left -= k;
@@ -227,8 +228,8 @@ static int rename_all(struct ghost *g, const uint8_t *in, uint32_t *map)
     struct dest d = {g, fresh, 0};
     for (uint32_t x = 0; x < s->t->cfg.nblock && !rc; x++)
         for (uint32_t i = s->t->cfg.block[x].first; in[x] && i <= s->t->cfg.block[x].last; i++)
-            if (keep(g, &g->inst[i]) == 1)
-                ptx_inst_regs(&g->inst[i], look, &d);
+            if (ghost_keep(g, &g->inst[i]) == 1)
+                ptx_inst_regs(&g->inst[i], ghost_look, &d);
     for (uint32_t r = 0; r < g->nreg && !rc; r++) {
         if (!fresh[r])
             continue;
@@ -237,10 +238,10 @@ static int rename_all(struct ghost *g, const uint8_t *in, uint32_t *map)
         if (to == PTX_NO_REG)
             rc = DT_E_NOMEM;
         else if (t == PTX_PRED)
-            rc = ptx_append_text(s->f, s->e, "mov.pred %s, %s;", s->f->reg[to].name, name(g, map, r));
+            rc = ptx_append_text(s->f, s->e, "mov.pred %s, %s;", s->f->reg[to].name, ghost_name(g, map, r));
         else
             rc = ptx_append_text(s->f, s->e, "mov.b%u %s, %s;", 8 * (ptx_type_bytes(t) < 2 ? 2 : ptx_type_bytes(t)),
-                                 s->f->reg[to].name, name(g, map, r));
+                                 s->f->reg[to].name, ghost_name(g, map, r));
         map[r] = to;
     }
     free(fresh);
@@ -257,7 +258,7 @@ static int seq(struct ghost *g, uint32_t block, uint32_t stop, const uint32_t *o
     uint32_t *map = dt_reallocarray(NULL, (size_t)g->nreg + 1, sizeof *map);
     int rc = in && label && stack && map ? 1 : DT_E_NOMEM;
     if (rc == 1) {
-        uint32_t blocks = collect(g, block, stop, in, stack);
+        uint32_t blocks = ghost_collect(g, block, stop, in, stack);
         g->left -= blocks < g->left ? blocks : g->left;
         rc = g->left ? rc : 0;
         memcpy(map, outer, g->nreg * sizeof *map);
@@ -288,7 +289,7 @@ static int seq(struct ghost *g, uint32_t block, uint32_t stop, const uint32_t *o
     return rc;
 }
 
-static int walk(struct ana_instr *s, uint32_t block, bool dry, const struct ptx_inst *inst, uint8_t *reached)
+static int ghost_walk(struct ana_instr *s, uint32_t block, bool dry, const struct ptx_inst *inst, uint8_t *reached)
 {
     struct ghost g = {
         .s = s, .inst = inst, .nreg = s->f->nreg, .dry = dry, .left = MAX_GHOST, .root = block, .reached = reached};
@@ -345,14 +346,14 @@ int ana_ghost_plan(struct ana_instr *s)
             continue;
         if (!tried[d]) {
             memset(reached, 0, cfg->nblock);
-            rc = walk(s, d, true, s->f->inst, reached);
+            rc = ghost_walk(s, d, true, s->f->inst, reached);
             if (rc < 0)
                 return rc;
             tried[d] = rc ? 2 : 1;
         }
         if (tried[d] == 2) {
             memset(reached, 0, cfg->nblock);
-            rc = walk(s, d, true, s->f->inst, reached);
+            rc = ghost_walk(s, d, true, s->f->inst, reached);
             if (rc < 0)
                 return rc;
             if (!reached[b])
@@ -370,7 +371,7 @@ int ana_ghost_emit(struct ana_instr *s, uint32_t at)
     if (!s->ghost_at[at])
         return 0;
     uint8_t *reached = dt_calloc((size_t)s->t->cfg.nblock + 1, 1);
-    int rc = reached ? walk(s, s->ghost_at[at] - 1, false, s->old, reached) : DT_E_NOMEM;
+    int rc = reached ? ghost_walk(s, s->ghost_at[at] - 1, false, s->old, reached) : DT_E_NOMEM;
     free(reached);
     return rc == 1 ? 0 : rc ? rc : dt_err_set(s->e, DT_E_INTERNAL, "a ghost was planned that cannot be made");
 }

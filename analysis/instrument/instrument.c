@@ -28,7 +28,7 @@
 #include "base/alloc.h"
 
 /* ---- what to record ---------------------------------------------------------------------------------------------- */
-static bool commutes(const struct ptx_inst *i)
+static bool instrument_commutes(const struct ptx_inst *i)
 {
     return ptx_has(i, PTX_M_ADD) || ptx_has(i, PTX_M_MIN) || ptx_has(i, PTX_M_MAX) || ptx_has(i, PTX_M_AND) ||
            ptx_has(i, PTX_M_OR) || ptx_has(i, PTX_M_XOR);
@@ -52,7 +52,7 @@ static void kinds(struct ana_instr *s)
     for (uint32_t k = 0; k < v->nsite; k++) {
         const struct ana_site *x = &v->site[k];
         const struct ptx_inst *i = &s->f->inst[x->inst];
-        bool red = x->atomic && !x->fp_atomic && !x->result_used && commutes(i) && (x->bytes || x->span);
+        bool red = x->atomic && !x->fp_atomic && !x->result_used && instrument_commutes(i) && (x->bytes || x->span);
         s->code->kinds[k] = red ? 1u << ANA_RED : (x->reads ? 1u << ANA_READ : 0) | (x->writes ? 1u << ANA_WRITE : 0);
         if (!red)
             continue;
@@ -74,7 +74,7 @@ enum ana_evidence ana_evidence_of(const struct ana_instr *s, uint32_t k, unsigne
     return x->address > x->guard ? x->address : x->guard;
 }
 
-static int plan(struct ana_instr *s)
+static int instrument_plan(struct ana_instr *s)
 {
     struct ana_code *c = s->code;
     uint32_t n = c->sites.nsite, narrow = 16;
@@ -181,7 +181,7 @@ int ana_instrument(const struct ptx_module *m, const char *entry, const struct a
     }
     if (!rc) {
         code.sites = t->sites;
-        rc = plan(s);
+        rc = instrument_plan(s);
         name_vars(m, &code.sites);
     }
     if (!rc && slice) {

@@ -67,7 +67,7 @@ static int prologue(struct ana_instr *s)
 }
 
 /* Memory whose content is believed, but that may be read before it is written, begins as ANA_POISON. */
-static int fill(struct ana_instr *s)
+static int rebuild_fill(struct ana_instr *s)
 {
     bool shared = false;
     if (!s->t->nfill)
@@ -303,7 +303,7 @@ int ana_rebuild(struct ana_instr *s)
     if (!rc)
         rc = prologue(s);
     if (!rc)
-        rc = fill(s);
+        rc = rebuild_fill(s);
     for (uint32_t k = v->nsite; k-- > 0 && !rc;)
         if (s->ahead[k]) {
             next[k] = head[s->hoist[k].at];

@@ -71,7 +71,7 @@ static bool by_data(const struct slice *s, uint32_t at)
            (i->op == PTX_OP_BRX_IDX && i->opnd[0].kind == PTX_O_REG && s->t->reg[i->opnd[0].reg] == ANA_DATA_DEPENDENT);
 }
 
-static void keep(struct slice *s, uint32_t at)
+static void slice_keep(struct slice *s, uint32_t at)
 {
     const struct ptx_inst *i = &s->f->inst[at];
     if (s->keep[at])
@@ -101,7 +101,7 @@ static void keep_value(struct slice *s, uint32_t at)
                         PTX_F_TERMINATOR | PTX_F_CALL | PTX_F_SIDE)) {
         s->ok = false;
     }
-    keep(s, at);
+    slice_keep(s, at);
 }
 
 /* Control flow, what record_here() reads of each site, and loads that are watched for memory that nothing wrote. */
@@ -145,7 +145,7 @@ static void roots(struct slice *s)
         else if (!(flags & (PTX_F_BRANCH | PTX_F_TERMINATOR)))
             continue;
         else if (!s->t->cfg.block[s->t->cfg.block_of[at]].reachable || !by_data(s, at))
-            keep(s, at);
+            slice_keep(s, at);
         else if (s->t->cfg.block[s->t->cfg.block_of[at]].ipdom == UINT32_MAX)
             s->ok = false;
         else
@@ -173,7 +173,7 @@ static bool keep_memory(struct slice *s)
                   : i->op != PTX_OP_BAR_SYNC && i->op != PTX_OP_BARRIER_SYNC && i->op != PTX_OP_BAR_WARP_SYNC)
             s->ok = false;
         s->ok &= !guarded(s, at);
-        keep(s, at);
+        slice_keep(s, at);
         some = true;
     }
     return some;
@@ -184,13 +184,13 @@ struct defs {
     uint32_t at;
 };
 
-static void count(uint32_t r, bool write, void *user)
+static void slice_count(uint32_t r, bool write, void *user)
 {
     (void)r;
     ((struct slice *)user)->ndef += write;
 }
 
-static void enter(uint32_t r, bool write, void *user)
+static void slice_enter(uint32_t r, bool write, void *user)
 {
     struct defs *d = user;
     if (!write)
@@ -201,11 +201,11 @@ static void enter(uint32_t r, bool write, void *user)
     d->s->def[r] = n;
 }
 
-static bool prepare(struct slice *s, struct dt_arena *a)
+static bool slice_prepare(struct slice *s, struct dt_arena *a)
 {
     const struct ptx_function *f = s->f;
     for (uint32_t at = 0; at < f->ninst; at++)
-        ptx_inst_regs(&f->inst[at], count, s);
+        ptx_inst_regs(&f->inst[at], slice_count, s);
     size_t n = (size_t)s->ndef + f->ninst + 2; /* each instruction may write the carry too */
     s->need = dt_new_array(a, uint8_t, (size_t)f->nreg + 1);
     s->def = dt_new_array(a, uint32_t, (size_t)f->nreg + 1);
@@ -219,9 +219,9 @@ static bool prepare(struct slice *s, struct dt_arena *a)
         struct defs d = {s, at};
         if (!s->t->cfg.block[s->t->cfg.block_of[at]].reachable)
             continue;
-        ptx_inst_regs(&f->inst[at], enter, &d);
+        ptx_inst_regs(&f->inst[at], slice_enter, &d);
         if (ptx_has(&f->inst[at], PTX_M_CC))
-            enter(f->nreg, true, &d);
+            slice_enter(f->nreg, true, &d);
     }
     return true;
 }
@@ -232,7 +232,7 @@ int ana_slice(struct dt_arena *a, const struct ptx_function *f, const struct ana
     struct dt_arena tmp = {0};
     s.keep = dt_new_array(a, bool, (size_t)f->ninst + 1);
     s.cut = dt_new_array(a, uint32_t, (size_t)f->ninst + 1);
-    if (!s.keep || !s.cut || !prepare(&s, &tmp)) {
+    if (!s.keep || !s.cut || !slice_prepare(&s, &tmp)) {
         dt_arena_done(&tmp);
         return DT_E_NOMEM;
     }

@@ -6,18 +6,18 @@
 
 #include "analysis/instrument/instrument-priv.h"
 
-static const char *name(const struct ana_instr *s, const struct ana_copy *c, uint32_t r)
+static const char *span_name(const struct ana_instr *s, const struct ana_copy *c, uint32_t r)
 {
     return s->f->reg[c && c->to[r] != PTX_NO_REG ? c->to[r] : r].name;
 }
 
 /* %ana_x = a number. */
-static int number(struct ana_instr *s, const struct ana_copy *c, const struct ptx_opnd *o)
+static int span_number(struct ana_instr *s, const struct ana_copy *c, const struct ptx_opnd *o)
 {
     if (o->kind == PTX_O_IMM)
         EMIT(s, "mov.u32 %%ana_x, %d;", (int)(int32_t)(uint32_t)o->bits);
     else
-        EMIT(s, "mov.b32 %%ana_x, %s;", name(s, c, o->reg));
+        EMIT(s, "mov.b32 %%ana_x, %s;", span_name(s, c, o->reg));
     return 0;
 }
 
@@ -25,7 +25,7 @@ static int number(struct ana_instr *s, const struct ana_copy *c, const struct pt
 static int address_of_operand(struct ana_instr *s, const struct ana_copy *c, const struct ptx_opnd *o)
 {
     if (o->base_kind == PTX_O_REG)
-        EMIT(s, "add.s64 %%ana_a, %s, %lld;", name(s, c, o->reg), (long long)o->off);
+        EMIT(s, "add.s64 %%ana_a, %s, %lld;", span_name(s, c, o->reg), (long long)o->off);
     else
         EMIT(s, "mov.u64 %%ana_a, %s; add.s64 %%ana_a, %%ana_a, %lld;", o->var->name, (long long)o->off);
     return 0;
@@ -45,7 +45,7 @@ static int log_it(struct ana_instr *s, uint32_t k, const struct ana_copy *c, uin
         EMIT(s, "mov.u64 %%ana_a, 0;");
         if (o->base_kind == PTX_O_REG)
             EMIT(s, "mov.b64 %%ana_b, %s; cvta.param.u64 %%ana_b, %%ana_b; sub.s64 %%ana_a, %s, %%ana_b;",
-                 s->f->param[x->params[0]]->name, name(s, c, o->reg));
+                 s->f->param[x->params[0]]->name, span_name(s, c, o->reg));
     } else {
         int rc = address_of_operand(s, c, o);
         if (rc)
@@ -59,7 +59,7 @@ static int log_it(struct ana_instr *s, uint32_t k, const struct ana_copy *c, uin
          "st.global.u64 [%%ana_w+24], %%ana_a;",
          skip, (unsigned)sizeof(struct ana_logged), k);
     for (unsigned q = 0; q < ANA_LOG_VALUES; q++) {
-        int rc = q < n ? number(s, c, v[q]) : ptx_append_text(s->f, s->e, "mov.u32 %%ana_x, 0;");
+        int rc = q < n ? span_number(s, c, v[q]) : ptx_append_text(s->f, s->e, "mov.u32 %%ana_x, 0;");
         if (rc)
             return rc;
         EMIT(s, "st.global.u32 [%%ana_w+%u], %%ana_x;", 32 + 4 * q);
@@ -81,7 +81,7 @@ static int pieces(struct ana_instr *s, uint32_t k, const struct ana_copy *c, enu
         uint32_t next = s->label++;
         int rc = 0;
         if (n)
-            rc = number(s, c, v[0]);
+            rc = span_number(s, c, v[0]);
         else
             EMIT(s, "mov.u32 %%ana_x, %u;", x->line * 8 / x->element_bits);
         if (rc)

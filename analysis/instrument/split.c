@@ -43,7 +43,7 @@ static void look_back(uint32_t r, bool write, void *user)
     s->name[r] = !call && overwrites(s->i) && s->i->opnd[0].reg == r;
 }
 
-static void forget(uint32_t r, bool write, void *user)
+static void split_forget(uint32_t r, bool write, void *user)
 {
     struct splitter *s = user;
     if (write)
@@ -91,7 +91,7 @@ static bool forward(struct splitter *s, const struct ptx_block *b)
             rename_operand(s, &i->opnd[k]);
         if (i->pred != PTX_NO_REG)
             i->pred = renamed(s, i->pred);
-        ptx_inst_regs(i, forget, s);
+        ptx_inst_regs(i, split_forget, s);
         if (!s->begins[at] || s->f->nreg - s->nreg >= MAX_NEW)
             continue;
         uint32_t r = i->opnd[0].reg, fresh = ptx_reg_new(s->f, s->f->reg[r].type, "split");

@@ -89,7 +89,7 @@ int ana_walk_plan(struct ana_instr *s)
 }
 
 /* Site k's first bit, and how long it may walk. */
-static int begin(struct ana_instr *s, uint32_t k)
+static int walk_begin(struct ana_instr *s, uint32_t k)
 {
     const struct ana_code *c = s->code;
     const struct ana_site *x = &c->sites.site[k];
@@ -170,7 +170,7 @@ int ana_walk_emit(struct ana_instr *s, uint32_t at)
         EMIT(s, ".reg .b32 %%ana_v%u; mov.u32 %%ana_v%u, %u;", b, b, MOST);
     for (uint32_t k = 0; k < s->code->sites.nsite && at == first && !rc; k++)
         if (s->walk[k].loop == b + 1)
-            rc = begin(s, k);
+            rc = walk_begin(s, k);
     while (s->old[first].op < PTX_OP_OPAQUE && first < s->t->cfg.block[b].last)
         first++;
     if (rc || at != first)

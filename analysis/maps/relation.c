@@ -53,7 +53,7 @@ static int by_sum(const void *a, const void *b)
     return x->block < y->block ? -1 : x->block > y->block;
 }
 
-static uint32_t find(uint32_t *root, uint32_t i)
+static uint32_t relation_find(uint32_t *root, uint32_t i)
 {
     while (root[i] != i)
         i = root[i] = root[root[i]];
@@ -66,7 +66,7 @@ static const uint32_t *set_blocks(const struct ana_strips *s, uint32_t set, uint
     return s->block + s->off[set];
 }
 
-static bool prepare(struct work *w)
+static bool relation_prepare(struct work *w)
 {
     size_t npair = 0;
     for (uint32_t l = 0; l < w->nlink; l++)
@@ -142,8 +142,8 @@ static uint32_t fill_row(struct work *w, uint32_t c, uint32_t stamp)
     return n;
 }
 
-static bool group(struct work *w, const struct member *m, uint32_t count, uint32_t stamp, struct ana_degree *d,
-                  bool keep)
+static bool relation_group(struct work *w, const struct member *m, uint32_t count, uint32_t stamp, struct ana_degree *d,
+                           bool keep)
 {
     uint32_t n = fill_row(w, m[0].block, stamp), head = UINT32_MAX;
     if (!n)
@@ -162,7 +162,7 @@ static bool group(struct work *w, const struct member *m, uint32_t count, uint32
         for (uint64_t v = w->bits[i]; v; v &= v - 1) {
             uint32_t p = (uint32_t)(i * 64) + (uint32_t)__builtin_ctzll(v);
             w->cpp[p] += count;
-            uint32_t root = find(w->root, w->nc + p);
+            uint32_t root = relation_find(w->root, w->nc + p);
             if (head == UINT32_MAX)
                 head = root;
             else if (root != head)
@@ -171,7 +171,7 @@ static bool group(struct work *w, const struct member *m, uint32_t count, uint32
                 w->col.p[w->col.n++] = p;
         }
     for (uint32_t k = 0; k < count; k++) {
-        w->root[find(w->root, m[k].block)] = head;
+        w->root[relation_find(w->root, m[k].block)] = head;
         w->row[m[k].block] = r;
     }
     return true;
@@ -201,14 +201,14 @@ int ana_relation(struct dt_arena *a, const struct ana_link *link, uint32_t nlink
     struct work w = {.link = link, .nlink = nlink, .nc = nconsumer, .np = nproducer};
     struct ana_degree d = {0};
     int rc = DT_E_NOMEM;
-    if ((uint64_t)nconsumer + nproducer >= UINT32_MAX || !prepare(&w))
+    if ((uint64_t)nconsumer + nproducer >= UINT32_MAX || !relation_prepare(&w))
         goto out;
     qsort(w.member, w.nc, sizeof *w.member, by_sum);
     for (uint32_t i = 0, stamp = 0; i < w.nc;) {
         uint32_t j = i + 1;
         while (j < w.nc && w.member[j].a == w.member[i].a && w.member[j].b == w.member[i].b)
             j++;
-        if (!group(&w, w.member + i, j - i, ++stamp, &d, rows != NULL))
+        if (!relation_group(&w, w.member + i, j - i, ++stamp, &d, rows != NULL))
             goto out;
         i = j;
     }
@@ -220,7 +220,7 @@ int ana_relation(struct dt_arena *a, const struct ana_link *link, uint32_t nlink
             d.cpp_min = w.cpp[p];
         if (w.cpp[p] > d.cpp_max)
             d.cpp_max = w.cpp[p];
-        d.components += find(w.root, w.nc + p) == w.nc + p; /* heads are producers */
+        d.components += relation_find(w.root, w.nc + p) == w.nc + p; /* heads are producers */
     }
     rc = rows ? write_rows(&w, a, d.pairs, rows) : 0;
     if (!rc)

@@ -54,8 +54,8 @@ static int scan(struct runs *r, const uint32_t *w, uint64_t base, uint64_t from,
 }
 
 /* Runs of buffer i of the job, as bytes of the buffer, into the footprint. */
-static int flush(struct ana_rec *s, struct ana_job *j, struct runs *r, uint32_t i, uint32_t block, unsigned k,
-                 unsigned ev)
+static int bitmap_flush(struct ana_rec *s, struct ana_job *j, struct runs *r, uint32_t i, uint32_t block, unsigned k,
+                        unsigned ev)
 {
     uint32_t b = j->buffer[i];
     uint64_t bytes = s->bytes[b], pad = s->addr[b] % 32;
@@ -96,7 +96,7 @@ static int read_plane(struct ana_rec *s, struct ana_job *j, struct runs *r, cons
                           hi < to ? hi : to);
         }
         if (!rc)
-            rc = flush(s, j, r, i, block, k, ev);
+            rc = bitmap_flush(s, j, r, i, block, k, ev);
     }
     return rc;
 }
@@ -122,7 +122,7 @@ static int read_blocks(struct ana_rec *s, struct ana_job *j, const uint32_t *wor
 }
 
 /* All blocks at once, whole bitmaps. */
-static int whole(struct ana_rec *s, struct ana_job *j, uint64_t stride)
+static int bitmap_whole(struct ana_rec *s, struct ana_job *j, uint64_t stride)
 {
     uint32_t blocks = j->step->blocks;
     uint64_t bytes = stride * blocks;
@@ -254,5 +254,5 @@ int ana_job_bitmaps(struct ana_rec *s, struct ana_job *j)
         rc = dev_upload(s->d, s->tab, j->tab, 2 * j->ntab * sizeof *j->tab, s->e);
     if (rc)
         return rc;
-    return once ? whole(s, j, stride) : paged(s, j);
+    return once ? bitmap_whole(s, j, stride) : paged(s, j);
 }

@@ -207,7 +207,7 @@ static int hold(struct ana_rec *s, struct ana_job *j, uint32_t site, uint32_t b)
     return j->held[b] ? dev_download(s->d, j->held[b], s->addr[b], s->bytes[b], s->e) : DT_E_NOMEM;
 }
 
-static int compare(struct ana_rec *s, struct ana_job *j, uint32_t b)
+static int launch_compare(struct ana_rec *s, struct ana_job *j, uint32_t b)
 {
     uint8_t *now = dt_malloc(s->bytes[b]);
     int rc = now ? dev_download(s->d, now, s->addr[b], s->bytes[b], s->e) : DT_E_NOMEM;
@@ -263,7 +263,7 @@ int ana_record_kernel(struct ana_rec *s, uint32_t launch, struct ana_foot *foot)
         rc = s->native ? ana_job_native(s, &j) : ana_job_bitmaps(s, &j);
     for (uint32_t b = 0; b < s->g->nbuffer && j.held; b++) {
         if (!rc && j.held[b])
-            rc = compare(s, &j, b);
+            rc = launch_compare(s, &j, b);
         free(j.held[b]);
     }
     if (!rc && j.over & ANA_OVER_UNWRITTEN)

@@ -49,7 +49,7 @@ static int by_place(const void *a, const void *b)
     return x->iv.lo < y->iv.lo ? -1 : x->iv.lo > y->iv.lo;
 }
 
-static int flush(struct reader *r)
+static int log_flush(struct reader *r)
 {
     struct piece *p = r->piece.p;
     struct ana_interval *iv = dt_reallocarray(NULL, r->piece.n + 1, sizeof *iv);
@@ -70,7 +70,7 @@ static int flush(struct reader *r)
 }
 
 /* Bytes [lo, hi) of the buffer, by what the site does. */
-static int add(struct reader *r, uint32_t site, uint32_t buffer, uint64_t lo, uint64_t hi)
+static int log_add(struct reader *r, uint32_t site, uint32_t buffer, uint64_t lo, uint64_t hi)
 {
     const struct ana_code *c = r->in->code;
     if (lo >= hi)
@@ -80,7 +80,7 @@ static int add(struct reader *r, uint32_t site, uint32_t buffer, uint64_t lo, ui
         if (c->kinds[site] >> q & 1 && !dt_push(&r->piece, p))
             return DT_E_NOMEM;
     }
-    return r->piece.n < BATCH ? 0 : flush(r);
+    return r->piece.n < BATCH ? 0 : log_flush(r);
 }
 
 static int bulk(struct reader *r, const struct ana_logged *e, bool *outside)
@@ -99,7 +99,7 @@ static int bulk(struct reader *r, const struct ana_logged *e, bool *outside)
         *outside = b->fixed && in->code->sites.site[e->site].writes;
         if (in->buffer_of[t] == UINT32_MAX || *outside) /* a variable that nothing writes */
             continue;
-        rc = add(r, e->site, in->buffer_of[t], at, at + n);
+        rc = log_add(r, e->site, in->buffer_of[t], at, at + n);
     }
     *outside |= !found;
     return rc;
@@ -132,7 +132,7 @@ static int tensor(struct reader *r, struct ana_logged *e, bool *over, bool *outs
                 return 0;
             }
         if (v.inside) /* the tensor lies in the buffer; a last unit of a packed type may be half of one */
-            rc = add(r, e->site, a->buffer, v.address, hi < bytes ? hi : bytes);
+            rc = log_add(r, e->site, a->buffer, v.address, hi < bytes ? hi : bytes);
     }
     return rc;
 }
@@ -150,7 +150,7 @@ int ana_log_read(const struct ana_log_in *in, struct ana_logged *e, uint64_t n, 
         if (e[k].site >= v->nsite || (k && same_copy(&e[k], &e[k - 1])))
             continue;
         if (e[k].block != r.block) {
-            rc = flush(&r);
+            rc = log_flush(&r);
             r.block = e[k].block;
         }
         if (rc)
@@ -161,7 +161,7 @@ int ana_log_read(const struct ana_log_in *in, struct ana_logged *e, uint64_t n, 
             *ret_outside = &e[k];
     }
     if (!rc)
-        rc = flush(&r);
+        rc = log_flush(&r);
     free(r.piece.p);
     return rc;
 }

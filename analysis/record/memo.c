@@ -40,7 +40,7 @@ struct order {
     uint32_t *number;    /* by buffer of the graph: place + 1 in `buffer` */
 };
 
-static uint32_t number(struct order *o, uint32_t b)
+static uint32_t memo_number(struct order *o, uint32_t b)
 {
     if (!o->number[b]) {
         o->buffer[o->n++] = b;
@@ -59,10 +59,10 @@ static bool order_of(const struct ana_rec *s, uint32_t launch, struct dt_arena *
         return false;
     for (uint32_t i = 0; i < l->narg; i++)
         for (uint32_t k = 0; k < arg_buffers(&l->arg[i], NULL, 0); k++)
-            number(o, arg_buffer(&l->arg[i], k));
+            memo_number(o, arg_buffer(&l->arg[i], k));
     for (uint32_t v = 0; v < ir->nvar; v++)
         if (s->mod[l->module].buffer[v] != UINT32_MAX)
-            number(o, s->mod[l->module].buffer[v]);
+            memo_number(o, s->mod[l->module].buffer[v]);
     return true;
 }
 
@@ -103,7 +103,7 @@ static void add_argument(struct dt_sha256 *h, struct order *o, const struct dt_a
     struct dt_str map = {0};
     dt_sha256_addu64(h, a->kind);
     for (uint32_t k = 0; k < arg_buffers(a, NULL, 0); k++)
-        dt_sha256_addu64(h, number(o, arg_buffer(a, k)));
+        dt_sha256_addu64(h, memo_number(o, arg_buffer(a, k)));
     switch (a->kind) {
     case DT_ARG_BUFFER: dt_sha256_addu64(h, a->offset); break;
     case DT_ARG_SCALAR:
@@ -130,7 +130,7 @@ static void add_argument(struct dt_sha256 *h, struct order *o, const struct dt_a
 }
 
 /* 1: key is there. 0: the launch has none. */
-static int make_key(struct ana_rec *s, uint32_t launch, struct order *o, char key[DT_SHA256_TEXT])
+static int memo_make_key(struct ana_rec *s, uint32_t launch, struct order *o, char key[DT_SHA256_TEXT])
 {
     const struct dt_launch *l = &s->g->launch[launch];
     const struct dev_info *d = dev_info(s->d);
@@ -155,7 +155,7 @@ static int make_key(struct ana_rec *s, uint32_t launch, struct order *o, char ke
     for (uint32_t k = 0; k < s->p->module[l->module].ir->nvar; k++)
         if (s->mod[l->module].buffer[k] != UINT32_MAX) {
             dt_sha256_addu64(&h, k);
-            dt_sha256_addu64(&h, number(o, s->mod[l->module].buffer[k]));
+            dt_sha256_addu64(&h, memo_number(o, s->mod[l->module].buffer[k]));
         }
     dt_sha256_addu64(&h, o->n);
     for (uint32_t k = 0; k < o->n && !rc; k++) {
@@ -191,14 +191,14 @@ struct writer {
     bool failed;
 };
 
-static void put(struct dt_str *s, uint64_t v)
+static void memo_put(struct dt_str *s, uint64_t v)
 {
     for (; v >> 7; v >>= 7)
         dt_str_addc(s, (char)(v | 0x80));
     dt_str_addc(s, (char)v);
 }
 
-static bool grow(struct writer *w)
+static bool memo_grow(struct writer *w)
 {
     size_t n = w->nslot ? 2 * w->nslot : 256;
     struct slot *s = dt_calloc(n, sizeof *s);
@@ -218,11 +218,11 @@ static bool grow(struct writer *w)
 }
 
 /* The set's number; sets are numbered as they are met. */
-static uint32_t name(struct writer *w, struct ana_set x)
+static uint32_t memo_name(struct writer *w, struct ana_set x)
 {
     if (!x.n || w->failed)
         return 0;
-    if (2 * w->set.n >= w->nslot && !grow(w)) {
+    if (2 * w->set.n >= w->nslot && !memo_grow(w)) {
         w->failed = true;
         return 0;
     }
@@ -246,14 +246,14 @@ static void put_set(struct dt_str *s, struct ana_set x)
         uint64_t len = x.iv[i].hi - x.iv[i].lo, gap = i + 1 < x.n ? x.iv[i + 1].lo - x.iv[i].hi : 0;
         for (j = i + 1; j < x.n && x.iv[j].hi - x.iv[j].lo == len && x.iv[j].lo - x.iv[j - 1].hi == gap;)
             j++;
-        put(&runs, x.iv[i].lo - before);
-        put(&runs, len);
-        put(&runs, j - i);
+        memo_put(&runs, x.iv[i].lo - before);
+        memo_put(&runs, len);
+        memo_put(&runs, j - i);
         if (j - i > 1)
-            put(&runs, gap);
+            memo_put(&runs, gap);
         before = x.iv[j - 1].hi;
     }
-    put(s, n);
+    memo_put(s, n);
     dt_str_addn(s, runs.s ? runs.s : "", runs.len);
     s->failed |= runs.failed;
     dt_str_done(&runs);
@@ -273,37 +273,37 @@ static bool same_touches(const struct ana_block *x, const struct ana_block *y)
 /* All but the sets themselves. False: it touches a buffer that the launch does not name. */
 static bool put_uses(struct writer *w, struct dt_str *out, struct order *o, const struct ana_launch *l)
 {
-    put(out, l->naccess);
+    memo_put(out, l->naccess);
     for (uint32_t i = 0; i < l->naccess; i++) {
         const struct ana_access *x = &l->access[i];
         if (!o->number[x->buffer])
             return false;
-        put(out, number(o, x->buffer));
-        put(out, x->read);
-        put(out, x->write);
-        put(out, (unsigned)(x->reads | x->writes << 1 | x->atomics << 2 | x->fp_atomics << 3 | x->widened << 4 |
-                            x->result_used << 5));
-        put(out, x->max_width);
+        memo_put(out, memo_number(o, x->buffer));
+        memo_put(out, x->read);
+        memo_put(out, x->write);
+        memo_put(out, (unsigned)(x->reads | x->writes << 1 | x->atomics << 2 | x->fp_atomics << 3 | x->widened << 4 |
+                                 x->result_used << 5));
+        memo_put(out, x->max_width);
         for (unsigned ev = 0; ev < ANA_EVIDENCES; ev++)
-            put(out, name(w, x->read_by[ev]));
+            memo_put(out, memo_name(w, x->read_by[ev]));
         for (unsigned ev = 0; ev < ANA_EVIDENCES; ev++)
-            put(out, name(w, x->write_by[ev]));
-        put(out, name(w, x->must));
-        put(out, name(w, x->exact_read));
+            memo_put(out, memo_name(w, x->write_by[ev]));
+        memo_put(out, memo_name(w, x->must));
+        memo_put(out, memo_name(w, x->exact_read));
     }
     for (uint32_t b = 0, end; b < l->nblock; b = end) {
         for (end = b + 1; end < l->nblock && same_touches(&l->block[b], &l->block[end]);)
             end++;
-        put(out, end - b);
-        put(out, l->block[b].ntouch);
+        memo_put(out, end - b);
+        memo_put(out, l->block[b].ntouch);
         for (uint32_t k = 0; k < l->block[b].ntouch; k++) {
             const struct ana_touch *t = &l->block[b].touch[k];
             if (!o->number[t->buffer])
                 return false;
-            put(out, number(o, t->buffer));
-            put(out, name(w, t->read));
-            put(out, name(w, t->must_write));
-            put(out, name(w, t->may_write));
+            memo_put(out, memo_number(o, t->buffer));
+            memo_put(out, memo_name(w, t->read));
+            memo_put(out, memo_name(w, t->must_write));
+            memo_put(out, memo_name(w, t->may_write));
         }
         if (out->len > MOST_BYTES)
             return false;
@@ -333,10 +333,10 @@ void ana_memo_keep(struct ana_rec *s, uint32_t launch)
     uint64_t pieces = 0;
     bool ok = *key && order_of(s, launch, &w.a, &o) && put_uses(&w, &uses, &o, l);
     if (ok) {
-        put(&body, (unsigned)(l->summarised | l->self_conflict << 1));
-        put(&body, l->nblock);
-        put(&body, o.n);
-        put(&body, w.set.n + 1);
+        memo_put(&body, (unsigned)(l->summarised | l->self_conflict << 1));
+        memo_put(&body, l->nblock);
+        memo_put(&body, o.n);
+        memo_put(&body, w.set.n + 1);
     }
     for (size_t i = 0; ok && i < w.set.n; i++) {
         put_set(&body, w.set.p[i]);
@@ -370,7 +370,7 @@ struct reader {
     uint64_t nset;
 };
 
-static uint64_t get(struct reader *r)
+static uint64_t memo_get(struct reader *r)
 {
     uint64_t v = 0;
     for (unsigned shift = 0; r->p < r->end && shift < 64; shift += 7) {
@@ -387,7 +387,7 @@ static uint64_t get(struct reader *r)
 
 static uint64_t get_below(struct reader *r, uint64_t limit)
 {
-    uint64_t v = get(r);
+    uint64_t v = memo_get(r);
     r->bad |= v >= limit;
     return r->bad ? 0 : v;
 }
@@ -405,8 +405,8 @@ static struct ana_set get_set(struct reader *r, struct dt_arena *a, uint64_t *ro
     struct dt_vec(struct ana_interval) v = {0};
     struct ana_set out = {0};
     uint64_t at = 0;
-    for (uint64_t n = get(r), k = 0; k < n && !r->bad; k++) {
-        uint64_t gap = get(r), len = get(r), pieces = get(r), apart = pieces > 1 ? get(r) : 1;
+    for (uint64_t n = memo_get(r), k = 0; k < n && !r->bad; k++) {
+        uint64_t gap = memo_get(r), len = memo_get(r), pieces = memo_get(r), apart = pieces > 1 ? memo_get(r) : 1;
         r->bad |= (k && !gap) || !len || !pieces || !apart || pieces > *room;
         *room -= r->bad ? 0 : pieces;
         r->bad |= !r->bad && !dt_reserve(&v, v.n + pieces);
@@ -468,8 +468,8 @@ static void get_blocks(struct ana_rec *s, struct reader *r, const struct order *
 }
 
 /* 1: the launch as the bytes have it, in `a`. 0: they are not right. */
-static int decode(struct ana_rec *s, uint32_t launch, const struct order *o, const char *key, const uint8_t *p,
-                  size_t n, struct dt_arena *a, struct ana_launch *ret)
+static int memo_decode(struct ana_rec *s, uint32_t launch, const struct order *o, const char *key, const uint8_t *p,
+                       size_t n, struct dt_arena *a, struct ana_launch *ret)
 {
     const size_t head = sizeof HEAD - 1, sum_len = DT_SHA256_TEXT - 1;
     char sum[DT_SHA256_TEXT];
@@ -485,8 +485,8 @@ static int decode(struct ana_rec *s, uint32_t launch, const struct order *o, con
     uint64_t flags = get_below(&r, 4), room = MOST_PIECES;
     l.summarised = flags & 1;
     l.self_conflict = flags & 2;
-    r.bad |= get(&r) != l.nblock;
-    r.bad |= get(&r) != o->n || !o->n;
+    r.bad |= memo_get(&r) != l.nblock;
+    r.bad |= memo_get(&r) != o->n || !o->n;
     r.nset = get_below(&r, MOST_PIECES);
     r.bad |= !r.nset || r.nset > n;
     if (r.bad)
@@ -525,12 +525,12 @@ int ana_memo_find(struct ana_rec *s, uint32_t launch)
     char *key = s->memo.key[launch];
     void *p = NULL;
     size_t n = 0;
-    int rc = order_of(s, launch, &tmp, &o) ? make_key(s, launch, &o, key) : DT_E_NOMEM;
+    int rc = order_of(s, launch, &tmp, &o) ? memo_make_key(s, launch, &o, key) : DT_E_NOMEM;
     if (rc < 1)
         *key = 0;
     if (rc == 1 && s->o->memo->get(s->o->memo->user, key, &p, &n) != 1)
         rc = 0;
-    if (rc == 1 && (rc = decode(s, launch, &o, key, p, n, &mine, &s->r->launch[launch])) == 0 && s->o->memo->bad)
+    if (rc == 1 && (rc = memo_decode(s, launch, &o, key, p, n, &mine, &s->r->launch[launch])) == 0 && s->o->memo->bad)
         s->o->memo->bad(s->o->memo->user, key, "it is no footprint of this launch");
     if (rc == 1) {
         dt_arena_adopt(&s->r->arena, &mine);

@@ -48,7 +48,7 @@ struct offline { /* one walk */
     struct dt_arena a;
 };
 
-static const uint8_t *content(void *user, uint32_t mem)
+static const uint8_t *offline_content(void *user, uint32_t mem)
 {
     struct offline *o = user;
     const struct dt_graph *g = o->s->g;
@@ -154,7 +154,7 @@ static int summarise(struct offline *o, uint32_t launch, struct walked *to, ana_
     struct ana_summary_in in = {.code = &v->code,
                                 .grid = l->grid,
                                 .block = l->block,
-                                .content = content,
+                                .content = offline_content,
                                 .user = o,
                                 .trace = fn,
                                 .trace_user = user};
@@ -197,7 +197,7 @@ static int summarise(struct offline *o, uint32_t launch, struct walked *to, ana_
     return 0;
 }
 
-static void walk(void *user, size_t i)
+static void offline_walk(void *user, size_t i)
 {
     struct shared *all = user;
     struct offline o = {.s = all->s, .all = all};
@@ -243,7 +243,7 @@ static bool same_arg(const struct ana_rec *s, const struct dt_arg *x, const stru
 }
 
 /* Is launch i like launch j? to[b]: the buffer of i that stands for buffer b of j. */
-static bool alike(const struct ana_rec *s, uint32_t j, uint32_t i, uint32_t *to, uint32_t *from)
+static bool offline_alike(const struct ana_rec *s, uint32_t j, uint32_t i, uint32_t *to, uint32_t *from)
 {
     const struct dt_launch *x = &s->g->launch[j], *y = &s->g->launch[i];
     const struct ana_mod *m = &s->mod[x->module];
@@ -299,7 +299,7 @@ static uint32_t like_another(const struct ana_rec *s, uint32_t i, const uint32_t
                              uint32_t *to)
 {
     for (uint32_t j = head[s->of[i]], tries = 0; j && tries < 64; j = next[j - 1], tries++)
-        if (alike(s, j - 1, i, to, to + s->g->nbuffer))
+        if (offline_alike(s, j - 1, i, to, to + s->g->nbuffer))
             return j - 1;
     return UINT32_MAX;
 }
@@ -312,7 +312,7 @@ static int walk_all(struct shared *all, uint32_t n)
     int rc = 0;
     for (uint32_t k = 0; k < n; k++)
         work += (uint64_t)s->p->step[all->todo[k]].threads * s->variant.p[s->of[all->todo[k]]].code.ninst;
-    dt_parallel(ana_threads(s->o, work), n, walk, all);
+    dt_parallel(ana_threads(s->o, work), n, offline_walk, all);
     for (uint32_t k = 0; k < n; k++) {
         struct walked *w = &all->done[k];
         if (!rc && w->rc) {
@@ -334,7 +334,7 @@ int ana_take_like(struct ana_rec *s, uint32_t i)
     uint32_t *to = dt_new_array(&s->tmp, uint32_t, 2 * (size_t)s->g->nbuffer + 1);
     if (!to)
         return DT_E_NOMEM;
-    alike(s, s->like[i], i, to, to + s->g->nbuffer);
+    offline_alike(s, s->like[i], i, to, to + s->g->nbuffer);
     return renamed(&s->r->arena, &s->r->launch[s->like[i]], to, &s->r->launch[i]);
 }
 

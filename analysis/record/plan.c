@@ -104,7 +104,7 @@ static int instrument(struct ana_rec *s)
 
 /* Does launch `l` read or write (as `writes` says) a buffer of `need`, by what its sites may point to? With `add`:
  * these buffers join `need`. */
-static bool meets(struct ana_rec *s, uint32_t launch, bool writes, bool *need, bool add)
+static bool plan_meets(struct ana_rec *s, uint32_t launch, bool writes, bool *need, bool add)
 {
     const struct dt_launch *l = &s->g->launch[launch];
     const struct ana_sites *v = &s->variant.p[s->of[launch]].code.sites;
@@ -160,9 +160,9 @@ int ana_plan_variants(struct ana_rec *s)
         if (l->kind != DT_KERNEL)
             continue;
         bool sliced = s->variant.p[s->of[i]].code.sliced;
-        if (sliced && !meets(s, i, true, need, false))
+        if (sliced && !plan_meets(s, i, true, need, false))
             continue;
-        meets(s, i, false, need, true);
+        plan_meets(s, i, false, need, true);
         if (sliced)
             rc = find_variant(s, i, true);
     }

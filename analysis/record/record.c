@@ -129,7 +129,7 @@ static int copy_bytes(struct ana_rec *s, const struct dt_launch *l)
     return rc;
 }
 
-static int step(struct ana_rec *s, uint32_t launch, struct ana_foot *foot)
+static int record_step(struct ana_rec *s, uint32_t launch, struct ana_foot *foot)
 {
     const struct dt_launch *l = &s->g->launch[launch];
     if (protected_buffer(s, l->dst))
@@ -180,7 +180,7 @@ static int prepare_run(struct ana_rec *s)
     return rc;
 }
 
-static int prepare(struct ana_rec *s)
+static int record_prepare(struct ana_rec *s)
 {
     const struct dt_graph *g = s->g;
     s->mod = dt_new_array(&s->tmp, struct ana_mod, (size_t)g->nmodule + 1);
@@ -224,7 +224,7 @@ static int prepare(struct ana_rec *s)
 static int record(struct ana_rec *s)
 {
     const struct dt_graph *g = s->g;
-    int rc = prepare(s);
+    int rc = record_prepare(s);
     /* it ran as its slice, and nothing was given up */
     bool *certain = dt_new_array(&s->tmp, bool, (size_t)g->nlaunch + 1);
     rc = rc || certain ? rc : DT_E_NOMEM;
@@ -246,7 +246,7 @@ static int record(struct ana_rec *s)
         }
         s->over = 0;
         struct ana_foot *foot = ana_foot_new(&s->r->arena, is_kernel ? s->p->step[i].blocks : 1, g->nbuffer, s->bytes);
-        rc = !foot ? DT_E_NOMEM : is_kernel ? ana_record_kernel(s, i, foot) : step(s, i, foot);
+        rc = !foot ? DT_E_NOMEM : is_kernel ? ana_record_kernel(s, i, foot) : record_step(s, i, foot);
         const char *why = s->r->launch[i].unsummarised;
         if (!rc)
             rc = ana_foot_finish(foot, &s->r->launch[i], s->e);
@@ -284,8 +284,8 @@ unsigned ana_threads(const struct ana_options *o, uint64_t work)
     return o->threads ? o->threads : work >> 17 ? dt_cores() : 1;
 }
 
-static int run(struct dev_device *d, const struct dev_prog *p, const struct ana_options *o, struct ana_result **ret,
-               bool *ret_again, struct dt_err *e)
+static int record_run(struct dev_device *d, const struct dev_prog *p, const struct ana_options *o,
+                      struct ana_result **ret, bool *ret_again, struct dt_err *e)
 {
     struct ana_result *r = dt_calloc(1, sizeof *r);
     if (!r)
@@ -333,12 +333,12 @@ int ana_run(struct dev_device *d, const struct dev_prog *p, const struct ana_opt
     int rc = choose_way(d, &mine, e);
     if (rc)
         return rc;
-    rc = run(d, p, &mine, ret, &again, &first);
+    rc = record_run(d, p, &mine, ret, &again, &first);
     if (again) { /* what is wrong is said by the whole launches: a slice may have left out what comes first */
         mine.no_slice = true;
         dt_err_done(&first);
         first = (struct dt_err){0};
-        rc = run(d, p, &mine, ret, &again, &first);
+        rc = record_run(d, p, &mine, ret, &again, &first);
     }
     dt_err_move(e, &first);
     return rc;

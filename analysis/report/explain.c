@@ -171,8 +171,8 @@ static json_t *reason(struct edge *d, const char *of, bool producer, const char 
     return o;
 }
 
-static void describe(struct explainer *x, json_t *o, const struct tainted_launch *k, const struct dt_launch *l,
-                     const struct ana_site *s)
+static void explain_describe(struct explainer *x, json_t *o, const struct tainted_launch *k, const struct dt_launch *l,
+                             const struct ana_site *s)
 {
     json_object_set_new(o, "kernel", json_string(k->entry->name));
     where(x, o, l, k->entry, &k->entry->inst[s->inst]);
@@ -229,14 +229,14 @@ static int side(struct explainer *x, struct edge *d, uint32_t launch, uint32_t b
                            name);
         if (!o)
             continue;
-        describe(x, o, k, l, s);
+        explain_describe(x, o, k, l, s);
         if (!of_class)
             evidence(x, d, k, l, s, o);
     }
     return 0;
 }
 
-static bool lists(const json_t *list, const char *what)
+static bool explain_lists(const json_t *list, const char *what)
 {
     size_t i;
     const json_t *v;
@@ -259,7 +259,9 @@ static int explain_edge(struct explainer *x, json_t *edge)
                *fan = json_string_value(json_object_get(edge, "fan"));
     uint32_t p = launch_named(x->g, json_object_get(edge, "producer"));
     uint32_t c = launch_named(x->g, json_object_get(edge, "consumer"));
-    struct edge d = {.raw = lists(hazards, "raw"), .war = lists(hazards, "war"), .waw = lists(hazards, "waw")};
+    struct edge d = {.raw = explain_lists(hazards, "raw"),
+                     .war = explain_lists(hazards, "war"),
+                     .waw = explain_lists(hazards, "waw")};
     size_t i;
     int rc = 0;
     if (p == DT_NAME_NONE || c == DT_NAME_NONE || !ev || !fan)

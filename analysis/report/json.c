@@ -109,7 +109,7 @@ static json_t *footprints(const struct ana_launch *l, const struct dt_graph *g)
     return list;
 }
 
-static json_t *names(const struct ana_edge *e, const struct dt_graph *g)
+static json_t *json_names(const struct ana_edge *e, const struct dt_graph *g)
 {
     json_t *a = json_array();
     for (uint32_t i = 0; i < e->nbuffer; i++)
@@ -151,7 +151,7 @@ static const char *fan(enum ana_fan f)
     return (unsigned)f < sizeof text / sizeof *text ? text[f] : "?";
 }
 
-static json_t *rows(const struct ana_rows *r)
+static json_t *json_rows(const struct ana_rows *r)
 {
     if (!ana_rows_kept(r))
         return json_null();
@@ -175,15 +175,16 @@ static json_t *edge_json(const struct ana_edge *e, const struct dt_graph *g, boo
                             json_integer((json_int_t)e->independent[i].bytes));
     json_t *o = json_pack("{s:s, s:s, s:o, s:o, s:o, s:s, s:s, s:I, s:I, s:{s:I, s:I}, s:{s:I, s:I}, s:I, s:o}",
                           "producer", g->launch[e->producer].name, "consumer", g->launch[e->consumer].name, "buffers",
-                          names(e, g), "hazards", hazards(e), "classes", classes(e), "fan", fan(e->fan), "evidence",
-                          ana_evidence_text(e->evidence), "pairs", (json_int_t)e->pairs, "components",
+                          json_names(e, g), "hazards", hazards(e), "classes", classes(e), "fan", fan(e->fan),
+                          "evidence", ana_evidence_text(e->evidence), "pairs", (json_int_t)e->pairs, "components",
                           (json_int_t)e->components, "producers_per_consumer", "min", (json_int_t)e->ppc_min, "max",
                           (json_int_t)e->ppc_max, "consumers_per_producer", "min", (json_int_t)e->cpp_min, "max",
                           (json_int_t)e->cpp_max, "independent_blocks", (json_int_t)e->independent_blocks,
                           "independent_bytes", ind);
     if (o && maps)
-        json_object_set_new(
-            o, "map", json_pack("{s:o, s:o, s:o}", "raw", rows(&e->raw), "war", rows(&e->war), "waw", rows(&e->waw)));
+        json_object_set_new(o, "map",
+                            json_pack("{s:o, s:o, s:o}", "raw", json_rows(&e->raw), "war", json_rows(&e->war), "waw",
+                                      json_rows(&e->waw)));
     return o;
 }
 

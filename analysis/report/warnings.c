@@ -134,7 +134,7 @@ static void extend(struct reach *r, const struct touched *t)
     }
 }
 
-static const struct touched *meets(const struct reach *r, const struct touched *t)
+static const struct touched *warnings_meets(const struct reach *r, const struct touched *t)
 {
     const struct touched *x = r->a && r->a->block == t->block ? r->b : r->a;
     return x && x->hi > t->lo ? x : NULL;
@@ -174,7 +174,7 @@ static bool race(struct dt_warnings *w, const struct ana_result *r, uint32_t lau
     if (n)
         qsort(all, n, sizeof *all, by_place);
     for (size_t k = 0; k < n; k++) {
-        const struct touched *t = &all[k], *o = meets(t->writes ? &any : &wrote, t);
+        const struct touched *t = &all[k], *o = warnings_meets(t->writes ? &any : &wrote, t);
         if (o) {
             const char *how = t->writes && o->writes ? "both write" : "touch, one of them writing,";
             dt_free_ char *text = NULL;

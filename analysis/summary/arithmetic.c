@@ -260,7 +260,7 @@ static uint64_t bfi(uint64_t a, uint64_t b, unsigned pos, unsigned len, unsigned
 }
 
 /* v, of `bits` bits; what the manual leaves open (division by 0) ends the summary. */
-static int64_t one(struct ana_sum *s, const struct ptx_inst *i, const int64_t *v, unsigned bits, bool sign)
+static int64_t arithmetic_one(struct ana_sum *s, const struct ptx_inst *i, const int64_t *v, unsigned bits, bool sign)
 {
     __int128 a = ana_value(v[0], bits, sign), b = ana_value(v[1], bits, sign);
     uint32_t by = (uint32_t)v[1];
@@ -308,7 +308,7 @@ static int64_t one(struct ana_sum *s, const struct ptx_inst *i, const int64_t *v
     return 0;
 }
 
-/* What one() says, for all lanes in one loop: the commonest. */
+/* What arithmetic_one() says, for all lanes in one loop: the commonest. */
 static bool at_once(struct ana_sum *s, const struct ptx_inst *i, const int64_t *x, const int64_t *y, unsigned bits,
                     bool sign)
 {
@@ -346,6 +346,6 @@ void ana_inst_by_lane(struct ana_sum *s, const struct ptx_inst *i, const struct 
             continue;
         for (unsigned k = 0; k < n; k++)
             v[k] = x[k]->base[l];
-        out->base[l] = one(s, i, v, bits, sign);
+        out->base[l] = arithmetic_one(s, i, v, bits, sign);
     }
 }

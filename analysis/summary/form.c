@@ -107,7 +107,7 @@ static void put_numbers(const struct ana_sum *s, int64_t *to, const int64_t *fro
 }
 
 /* v in the lanes of the mask. */
-static void fill(const struct ana_sum *s, int64_t *to, int64_t v)
+static void form_fill(const struct ana_sum *s, int64_t *to, int64_t v)
 {
     const uint8_t *mask = s->mask;
     for (uint32_t l = 0, n = s->n; l < n; l++)
@@ -131,7 +131,7 @@ void ana_form_put(struct ana_sum *s, struct ana_form *to, const struct ana_form 
             if (s->full)
                 ana_form_flat(s, to, d, v);
             else if (some && !same)
-                fill(s, ana_form_step(s, to, d), v);
+                form_fill(s, ana_form_step(s, to, d), v);
         } else if (there) {
             int64_t all = 0;
             const int64_t *p = from->step[d];
@@ -142,7 +142,7 @@ void ana_form_put(struct ana_sum *s, struct ana_form *to, const struct ana_form 
                 put_numbers(s, ana_form_step(s, to, d), from->step[d], bits);
         }
         if (!some && !s->full && had >> d & 1)
-            fill(s, ana_form_step(s, to, d), 0);
+            form_fill(s, ana_form_step(s, to, d), 0);
     }
     if (from->points || to->points) {
         uint32_t *mem = ana_form_mem(s, to);
@@ -161,8 +161,8 @@ static void lower(struct ana_sum *s, unsigned d, uint32_t l, int64_t to)
 }
 
 /* Least and most of b + sum of step * k. False: they do not fit. */
-static bool reach(const struct ana_sum *s, uint32_t l, int64_t b, const int64_t *step, unsigned dims, int64_t *least,
-                  int64_t *most)
+static bool form_reach(const struct ana_sum *s, uint32_t l, int64_t b, const int64_t *step, unsigned dims,
+                       int64_t *least, int64_t *most)
 {
     int64_t term;
     *least = *most = b;
@@ -180,7 +180,7 @@ static bool bound_one(struct ana_sum *s, uint32_t l, int64_t b, const int64_t *s
                       int64_t hi)
 {
     int64_t least, most, room;
-    if (!reach(s, l, b, step, dims, &least, &most))
+    if (!form_reach(s, l, b, step, dims, &least, &most))
         return false;
     if (least >= lo && most <= hi)
         return true;

@@ -9,7 +9,7 @@
 #include "analysis/summary/inst-priv.h"
 
 /* ---- operands ---------------------------------------------------------------------------------------------------- */
-static void special(struct ana_sum *s, const struct ptx_opnd *o, struct ana_form *f)
+static void operand_special(struct ana_sum *s, const struct ptx_opnd *o, struct ana_form *f)
 {
     const uint32_t *b = s->in->block, *g = s->in->grid;
     unsigned c = o->comp > 0 ? (unsigned)o->comp : 0;
@@ -63,7 +63,7 @@ const struct ana_form *ana_operand(struct ana_sum *s, const struct ptx_opnd *o, 
         int64_t *to = f->base;
         LANES(to[l] = v)
     } else if (o->kind == PTX_O_SREG) {
-        special(s, o, f);
+        operand_special(s, o, f);
     } else if (o->kind == PTX_O_VAR) {
         variable(s, o->var, o->off, f);
     } else {
@@ -154,8 +154,8 @@ static void load_param(struct ana_sum *s, const struct ptx_inst *i, const struct
 }
 
 /* Content that no launch changes. */
-static void load(struct ana_sum *s, const struct ptx_inst *i, const struct ptx_opnd *a, const struct ptx_opnd *to,
-                 int64_t off)
+static void operand_load(struct ana_sum *s, const struct ptx_inst *i, const struct ptx_opnd *a,
+                         const struct ptx_opnd *to, int64_t off)
 {
     unsigned bytes = ptx_type_bytes(i->type[0]);
     const struct ana_form *x;
@@ -215,6 +215,6 @@ void ana_inst_load(struct ana_sum *s, const struct ptx_inst *i)
         if (i->space == PTX_PARAM)
             load_param(s, i, t, base + at);
         else
-            load(s, i, a, t, a->off + at);
+            operand_load(s, i, a, t, a->off + at);
     }
 }

@@ -108,7 +108,7 @@ void ana_rec_close(struct ana_sum *s, size_t from, unsigned d)
 /* ---- one group of lanes to runs ---------------------------------------------------------------------------------- */
 struct runs dt_vec(struct ana_interval);
 
-static void append(struct ana_sum *s, struct runs *r, uint64_t lo, uint64_t hi)
+static void shape_append(struct ana_sum *s, struct runs *r, uint64_t lo, uint64_t hi)
 {
     if (r->n && lo <= r->p[r->n - 1].hi && lo >= r->p[r->n - 1].lo) {
         if (hi > r->p[r->n - 1].hi)
@@ -156,7 +156,7 @@ static void repeat(struct ana_sum *s, struct runs *r, int64_t step, int64_t coun
     if (!longer && apart) {
         for (uint64_t k = 0; k < (uint64_t)count; k++)
             for (size_t i = 0; i < n; i++)
-                append(s, &out, r->p[i].lo + k * by, r->p[i].hi + k * by);
+                shape_append(s, &out, r->p[i].lo + k * by, r->p[i].hi + k * by);
     } else {
         for (size_t i = 0; i < n; i++) {
             bool fold = by <= r->p[i].hi - r->p[i].lo;
@@ -277,7 +277,7 @@ static int by_move(const void *a, const void *b)
 }
 
 /* Lanes at[0..n) move alike. */
-static void group(struct ana_sum *s, const struct ana_access_rec *r, const struct lanes *at, uint32_t n)
+static void shape_group(struct ana_sum *s, const struct ana_access_rec *r, const struct lanes *at, uint32_t n)
 {
     const uint64_t bytes = s->code->sites.site[r->site].bytes;
     uint32_t first = at[0].k;
@@ -290,7 +290,7 @@ static void group(struct ana_sum *s, const struct ana_access_rec *r, const struc
             ana_cannot(s, "an address that is too far");
         else if (lo % (int64_t)bytes)
             ana_cannot(s, "a misaligned address");
-        append(s, &v, (uint64_t)lo + BIAS, (uint64_t)lo + BIAS + bytes);
+        shape_append(s, &v, (uint64_t)lo + BIAS, (uint64_t)lo + BIAS + bytes);
     }
     for (unsigned d = 0; d < ANA_DIMS; d++) {
         if (!(r->dims >> d & 1) || !r->step[d][first])
@@ -326,7 +326,7 @@ void ana_rec_flush(struct ana_sum *s)
             at[k] = (struct lanes){r, k};
         if (alike) {
             s->oom |= !by_base(at, r->n);
-            group(s, r, at, r->n);
+            shape_group(s, r, at, r->n);
             continue;
         }
         for (uint32_t k = 1; k < r->n && sorted; k++)
@@ -337,7 +337,7 @@ void ana_rec_flush(struct ana_sum *s)
             uint32_t end = k + 1;
             while (end < r->n && !compare_lanes(r, at[k].k, at[end].k))
                 end++;
-            group(s, r, at + k, end - k);
+            shape_group(s, r, at + k, end - k);
             k = end;
         }
     }
@@ -367,7 +367,7 @@ static int by_plane(const void *a, const void *b)
 }
 
 /* Every access of every block of the box inside its memory, aligned, and allowed? */
-static bool fits(struct ana_sum *s, const struct ana_plane *p)
+static bool shape_fits(struct ana_sum *s, const struct ana_plane *p)
 {
     const struct ana_mem *m = &s->in->mem[p->mem];
     __int128 lo = (__int128)p->iv.p[0].lo - BIAS, hi = (__int128)p->iv.p[p->iv.n - 1].hi - BIAS;
@@ -402,7 +402,7 @@ static bool move(const struct ana_plane *p, size_t n, const uint32_t *x, struct 
 }
 
 /* The linear number of the block at place a, b, c of the box. */
-static uint32_t number(const struct ana_sum *s, uint32_t a, uint32_t b, uint32_t c)
+static uint32_t shape_number(const struct ana_sum *s, uint32_t a, uint32_t b, uint32_t c)
 {
     const uint32_t *g = s->in->grid;
     return s->lo[0] + a * s->stride[0] + g[0] * (s->lo[1] + b * s->stride[1] + g[1] * (s->lo[2] + c * s->stride[2]));
@@ -414,7 +414,7 @@ int ana_planes_add(struct ana_sum *s, struct ana_foot *foot)
     int rc = 0;
     for (size_t i = 0; i < s->plane.n; i++) {
         tidy_plane(&s->plane.p[i]);
-        if (!fits(s, &s->plane.p[i])) {
+        if (!shape_fits(s, &s->plane.p[i])) {
             ana_cannot(s, "an access outside its buffer, misaligned, or a write to what nothing may write");
             return 0;
         }
@@ -439,7 +439,7 @@ int ana_planes_add(struct ana_sum *s, struct ana_foot *foot)
                     for (uint32_t c = x[2]; c < (n[2] > 1 ? x[2] + 1 : s->ext[2]) && !rc; c++)
                         for (uint32_t b = x[1]; b < (n[1] > 1 ? x[1] + 1 : s->ext[1]) && !rc; b++)
                             for (uint32_t a = x[0]; a < (n[0] > 1 ? x[0] + 1 : s->ext[0]) && !rc; a++)
-                                rc = ana_foot_add_set(foot, number(s, a, b, c), buffer, (enum ana_kind)p->kind,
+                                rc = ana_foot_add_set(foot, shape_number(s, a, b, c), buffer, (enum ana_kind)p->kind,
                                                       (enum ana_evidence)p->ev, set);
                 }
     }

@@ -119,7 +119,7 @@ static void set_mask(struct ana_sum *s, const uint8_t *lane)
 }
 
 /* Lanes leave these loops: there is no round after this one. */
-static void leave(struct ana_sum *s, const struct ana_frame *f, const uint8_t *lane)
+static void summary_leave(struct ana_sum *s, const struct ana_frame *f, const uint8_t *lane)
 {
     for (uint32_t l = 0; f->dim >= 0 && l < s->n; l++)
         if (lane[l])
@@ -132,7 +132,7 @@ static void arrive(struct ana_sum *s, uint32_t block, const uint8_t *lane)
     if (!any(s, lane))
         return;
     for (; f && !s->loop[f->loop].in[block]; f = f->up)
-        leave(s, f, lane);
+        summary_leave(s, f, lane);
     uint8_t *to = f && s->loop[f->loop].header == block ? f->back : s->wait[block];
     if (!to && !(to = s->wait[block] = dt_new_array(&s->a, uint8_t, s->n))) {
         s->oom = true;
@@ -156,7 +156,7 @@ static void predicate(const struct ana_sum *s, const struct ptx_inst *i, const u
         out[l] = lane[l] & (holds[l] ^ not );
 }
 
-static void access(struct ana_sum *s, uint32_t site, const uint8_t *lane, uint8_t *mine)
+static void summary_access(struct ana_sum *s, uint32_t site, const uint8_t *lane, uint8_t *mine)
 {
     const struct ana_site *x = &s->code->sites.site[site];
     const struct ptx_inst *i = &s->code->inst[x->inst];
@@ -220,12 +220,12 @@ static void end_of_block(struct ana_sum *s, uint32_t b, const uint8_t *lane, uin
         ana_cannot(s, "an indexed branch");
     else
         for (const struct ana_frame *f = s->frame; f; f = f->up) /* return, exit */
-            leave(s, f, go);
+            summary_leave(s, f, go);
     if (next != UINT32_MAX)
         arrive(s, next, stay);
     else
         for (const struct ana_frame *f = s->frame; f; f = f->up)
-            leave(s, f, stay);
+            summary_leave(s, f, stay);
 }
 
 static void run_block(struct ana_sum *s, uint32_t b, const uint8_t *lane, uint8_t *scratch)
@@ -237,7 +237,7 @@ static void run_block(struct ana_sum *s, uint32_t b, const uint8_t *lane, uint8_
     for (uint32_t at = c->cfg->block[b].first; at <= c->cfg->block[b].last && !s->no && !s->oom; at++) {
         const struct ptx_inst *i = &c->inst[at];
         for (; site < v->nsite && v->site[site].inst == at; site++)
-            access(s, site, lane, scratch);
+            summary_access(s, site, lane, scratch);
         if (!c->keep[at] || i->op < PTX_OP_OPAQUE || ptx_op_info(i->op)->flags & (PTX_F_BRANCH | PTX_F_TERMINATOR))
             continue;
         if (i->pred != PTX_NO_REG)
@@ -385,7 +385,7 @@ static void run_loop(struct ana_sum *s, uint32_t loop, const uint8_t *lane)
 }
 
 /* ---- boxes ------------------------------------------------------------------------------------------------------- */
-static int prepare(struct ana_sum *s)
+static int summary_prepare(struct ana_sum *s)
 {
     const struct ana_code *c = s->code;
     uint32_t nblock = c->cfg->nblock;
@@ -449,7 +449,7 @@ static int prepare(struct ana_sum *s)
     return s->oom ? DT_E_NOMEM : find_carried(s);
 }
 
-static void walk(struct ana_sum *s)
+static void summary_walk(struct ana_sum *s)
 {
     for (uint32_t b = 0; b < s->code->cfg->nblock; b++) { /* what a walk that was broken off has left */
         if (s->waiting[b])
@@ -524,7 +524,7 @@ int ana_summarise(const struct ana_summary_in *in, struct ana_foot *foot, uint64
         return 0;
     s.n = (uint32_t)threads;
     s.most = UINT64_C(1) << 33;
-    int rc = prepare(&s);
+    int rc = summary_prepare(&s);
     if (!rc && !s.no && !dt_push(&todo, (struct box){{0}, {in->grid[0], in->grid[1], in->grid[2]}, {1, 1, 1}}))
         rc = DT_E_NOMEM;
     while (todo.n && !rc && !s.no) {
@@ -533,7 +533,7 @@ int ana_summarise(const struct ana_summary_in *in, struct ana_foot *foot, uint64
         memcpy(s.ext, b.ext, sizeof s.ext);
         memcpy(s.stride, b.stride, sizeof s.stride);
         memset(s.every, 0, sizeof s.every);
-        walk(&s);
+        summary_walk(&s);
         if (s.again) {
             s.again = false;
             s.no = NULL;

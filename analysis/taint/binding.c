@@ -28,17 +28,17 @@
 #define ALIGN 256 /* what cuMemAlloc promises, and this project's buffers have */
 
 /* A register's kind as one of them; 0: nothing has assigned it so far. */
-static uint8_t one(uint8_t k) { return k == (NUMBER | BASE) || k & BITS ? BITS : k; }
+static uint8_t binding_one(uint8_t k) { return k == (NUMBER | BASE) || k & BITS ? BITS : k; }
 
-static uint8_t kind_of(const struct ana_taint_state *s, const struct ptx_opnd *o)
+static uint8_t binding_kind_of(const struct ana_taint_state *s, const struct ptx_opnd *o)
 {
     switch (o->kind) {
-    case PTX_O_REG: return s->f->reg[o->reg].type == PTX_PRED ? NUMBER : one(s->kind[o->reg]);
+    case PTX_O_REG: return s->f->reg[o->reg].type == PTX_PRED ? NUMBER : binding_one(s->kind[o->reg]);
     case PTX_O_VAR: return o->var->space == PTX_GLOBAL || o->var->space == PTX_CONST ? BASE : NUMBER;
     case PTX_O_VEC: {
         uint8_t k = NUMBER;
         for (unsigned i = 0; i < o->n; i++) {
-            uint8_t e = kind_of(s, &o->elem[i]);
+            uint8_t e = binding_kind_of(s, &o->elem[i]);
             if (!e)
                 return 0;
             k = e > k ? e : k;
@@ -73,7 +73,7 @@ static bool same_argument(struct ana_taint_state *s, const struct ptx_opnd *a, c
 }
 
 /* `x & mask`: a number, if the arguments that x may come from are aligned. */
-static bool aligned(struct ana_taint_state *s, const struct ptx_opnd *x, uint64_t mask)
+static bool binding_aligned(struct ana_taint_state *s, const struct ptx_opnd *x, uint64_t mask)
 {
     uint32_t need = 1;
     if (x->kind != PTX_O_REG || mask >= ALIGN)
@@ -96,7 +96,7 @@ bool ana_binding_low(struct ana_taint_state *s, const struct ptx_inst *i)
 {
     for (unsigned n = 1; n < 3 && i->nopnd == 3; n++)
         if (i->opnd[n].kind == PTX_O_IMM && i->ntype && i->type[0] != PTX_PRED &&
-            aligned(s, &i->opnd[3 - n], i->opnd[n].bits))
+            binding_aligned(s, &i->opnd[3 - n], i->opnd[n].bits))
             return true;
     return false;
 }
@@ -114,7 +114,7 @@ static uint8_t kind_of_result(struct ana_taint_state *s, const struct ptx_inst *
             continue;
         if (n == 1 && i->dst2)
             continue;
-        uint8_t x = kind_of(s, &i->opnd[n]);
+        uint8_t x = binding_kind_of(s, &i->opnd[n]);
         if (!x)
             return 0;
         if (n < 4)
@@ -166,10 +166,10 @@ static uint8_t kind_of_result(struct ana_taint_state *s, const struct ptx_inst *
         const struct ptx_opnd *a = &i->opnd[i->dst2 ? 2 : 1], *b = a + 1;
         if (!ptx_has(i, PTX_M_EQ) && !ptx_has(i, PTX_M_NE))
             break;
-        if ((kind_of(s, a) == BASE && b->kind == PTX_O_IMM && !b->bits) ||
-            (kind_of(s, b) == BASE && a->kind == PTX_O_IMM && !a->bits))
+        if ((binding_kind_of(s, a) == BASE && b->kind == PTX_O_IMM && !b->bits) ||
+            (binding_kind_of(s, b) == BASE && a->kind == PTX_O_IMM && !a->bits))
             return NUMBER;
-        if (kind_of(s, a) == BASE && kind_of(s, b) == BASE && same_argument(s, a, b))
+        if (binding_kind_of(s, a) == BASE && binding_kind_of(s, b) == BASE && same_argument(s, a, b))
             return NUMBER;
         break;
     }
@@ -252,6 +252,6 @@ uint8_t ana_binding_load(struct ana_taint_state *s, const struct ptx_inst *i, co
 bool ana_binding_bits(const struct ana_taint_state *s, const struct ptx_opnd *o)
 {
     if (o->kind == PTX_O_ADDR)
-        return o->base_kind == PTX_O_REG && one(s->kind[o->reg]) == BITS;
-    return kind_of(s, o) == BITS;
+        return o->base_kind == PTX_O_REG && binding_one(s->kind[o->reg]) == BITS;
+    return binding_kind_of(s, o) == BITS;
 }

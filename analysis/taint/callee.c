@@ -46,7 +46,7 @@ static unsigned effect_of(const struct ana_taint_state *s, const struct ptx_inst
            (here && flags & PTX_F_ATOMIC && ana_is_float_atomic(i) ? ANA_CALL_FP_ATOMICS : 0);
 }
 
-static uint32_t place(const struct ptx_module *m, const struct ptx_function *f)
+static uint32_t callee_place(const struct ptx_module *m, const struct ptx_function *f)
 {
     uint32_t i = 0;
     while (i < m->nfunc && m->func[i] != f)
@@ -58,7 +58,7 @@ unsigned ana_call_effect(struct ana_taint_state *s, const struct ptx_inst *call)
 {
     const struct ptx_module *m = s->f->module;
     const struct ptx_function *f = callee_of(call);
-    uint32_t n = m->nfunc, top = 0, root = f ? place(m, f) : n;
+    uint32_t n = m->nfunc, top = 0, root = f ? callee_place(m, f) : n;
     if (!f || root == n)
         return ANA_CALL_ANYTHING;
     if (!s->effect && !(s->effect = dt_new_array(s->keep, uint16_t, (size_t)n + 1)))
@@ -85,7 +85,7 @@ unsigned ana_call_effect(struct ana_taint_state *s, const struct ptx_inst *call)
                 continue;
             }
             const struct ptx_function *to = callee_of(i);
-            uint32_t at = to ? place(m, to) : n;
+            uint32_t at = to ? callee_place(m, to) : n;
             if (at == n)
                 r = ANA_CALL_ANYTHING;
             else if (!seen[at])

@@ -37,7 +37,7 @@ static bool touches(struct ana_taint_state *s, const struct ptx_inst *i, bool st
     bool load = i->op == PTX_OP_LD || i->op == PTX_OP_LDU, store = i->op == PTX_OP_ST || i->op == PTX_OP_CP_ASYNC;
     if (!(stores ? store : load) || op->addr_opnd < 0 || op->addr_opnd >= i->nopnd)
         return false;
-    address(s, &i->opnd[op->addr_opnd], prov);
+    taint_address(s, &i->opnd[op->addr_opnd], prov);
     if (stores) {
         ana_store_targets(s, i->op == PTX_OP_CP_ASYNC ? PTX_SHARED : i->space, prov, mask);
     } else if (i->space == PTX_GENERIC || i->space == PTX_SHARED || i->space == PTX_LOCAL) {
@@ -137,7 +137,7 @@ struct dest {
     bool clean;
 };
 
-static void look(uint32_t r, bool write, void *user)
+static void cells_look(uint32_t r, bool write, void *user)
 {
     struct dest *d = user;
     d->clean |= write && d->s->reg[r] != DATA;
@@ -166,7 +166,7 @@ bool ana_watch(struct ana_taint_state *s, struct ana_tainted *t)
         struct dest d = {s, false};
         if (!touches(s, &f->inst[i], false, prov, mask))
             continue;
-        ptx_inst_regs(&f->inst[i], look, &d);
+        ptx_inst_regs(&f->inst[i], cells_look, &d);
         unsigned bytes = ptx_type_bytes(f->inst[i].type[0]);
         for (uint32_t b = 0; b < s->nbit && d.clean; b++) {
             if (!has_bit(mask, b))

@@ -12,7 +12,7 @@
 #include "analysis/taint/taint.h"
 #include "base/alloc.h"
 
-static void forget(uint32_t r, bool write, void *user)
+static void fold_forget(uint32_t r, bool write, void *user)
 {
     if (write)
         ((uint32_t *)user)[r] = 0;
@@ -35,7 +35,7 @@ int ana_fold(const struct ptx_function *f, uint32_t *from)
         if (move && i->opnd[1].kind == PTX_O_REG && !i->opnd[1].neg && known[i->opnd[1].reg] &&
             f->inst[known[i->opnd[1].reg] - 1].type[0] == i->type[0])
             from[at] = known[i->opnd[1].reg];
-        ptx_inst_regs(i, forget, known);
+        ptx_inst_regs(i, fold_forget, known);
         if (move && i->pred == PTX_NO_REG && (from[at] || i->opnd[1].kind == PTX_O_IMM))
             known[i->opnd[0].reg] = from[at] ? from[at] : at + 1;
     }

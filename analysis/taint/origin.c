@@ -129,7 +129,7 @@ static bool push_stores(struct search *s, uint8_t space)
     return s->tail > before;
 }
 
-static bool special(const struct ptx_inst *i)
+static bool origin_special(const struct ptx_inst *i)
 {
     for (unsigned k = 0; k < i->nopnd; k++)
         if (i->opnd[k].kind == PTX_O_SREG && !(ptx_sreg_flags(i->opnd[k].sreg) & PTX_SRF_GEOMETRY))
@@ -138,12 +138,12 @@ static bool special(const struct ptx_inst *i)
 }
 
 /* Does the taint begin at instruction `at`? If not, what it comes from joins the queue. */
-static bool look(struct search *s, uint32_t at)
+static bool origin_look(struct search *s, uint32_t at)
 {
     const struct ptx_inst *i = &s->f->inst[at];
     unsigned flags = ptx_op_info(i->op)->flags;
     uint32_t block = s->t->cfg.block_of[at], before = s->tail;
-    if (i->op == PTX_OP_OPAQUE || flags & (PTX_F_CALL | PTX_F_ATOMIC) || special(i))
+    if (i->op == PTX_OP_OPAQUE || flags & (PTX_F_CALL | PTX_F_ATOMIC) || origin_special(i))
         return true;
     if (ptx_is_open(i))
         return true;
@@ -189,7 +189,7 @@ uint32_t ana_origin(const struct ptx_function *f, const struct ana_tainted *t, c
         }
         while (s.head < s.tail && found == UINT32_MAX && s.work < MOST_WORK) {
             uint32_t at = s.queue[s.head++];
-            if (look(&s, at))
+            if (origin_look(&s, at))
                 found = at;
         }
     }

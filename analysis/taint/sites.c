@@ -163,7 +163,7 @@ bool ana_sites_add(struct ana_taint_state *s, struct ana_sites *out, size_t *cap
         struct ana_site y = x;
         /* where the map is says nothing */
         bool tensor = i->op == PTX_OP_CP_ASYNC_BULK_TENSOR || i->op == PTX_OP_CP_REDUCE_ASYNC_BULK_TENSOR;
-        y.address = address(s, &i->opnd[part[k].opnd], prov);
+        y.address = taint_address(s, &i->opnd[part[k].opnd], prov);
         if (!tensor && !reaches_buffers(s, prov, part[k].space))
             continue;
         y.opnd = (uint8_t)part[k].opnd;

@@ -65,7 +65,7 @@ static bool matrix(const struct ptx_inst *i, struct ana_site *x)
 }
 
 /* The argument that is the tensor map at `prov`, or UINT32_MAX. */
-static uint32_t map_of(const struct ana_taint_state *s, const struct ptx_opnd *o, const uint64_t *prov)
+static uint32_t span_map_of(const struct ana_taint_state *s, const struct ptx_opnd *o, const uint64_t *prov)
 {
     uint32_t found = UINT32_MAX;
     for (uint32_t b = 0; b <= s->unknown; b++)
@@ -97,7 +97,7 @@ void ana_span_find(struct ana_taint_state *s, const struct ptx_inst *i, struct a
     case PTX_OP_CP_REDUCE_ASYNC_BULK_TENSOR: {
         enum ptx_mod mode = ptx_mod_of(i, PTX_MC_TILE);
         x->fp_atomic |= x->atomic; /* the type is the map's */
-        if (map_of(s, o, prov) == UINT32_MAX) {
+        if (span_map_of(s, o, prov) == UINT32_MAX) {
             memset(prov, 0, s->words * sizeof *prov); /* it may be any memory, and the map itself is read */
             x->reads = true;
         } else if (mode == PTX_M_NONE || mode == PTX_M_TILE) {

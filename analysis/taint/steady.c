@@ -19,7 +19,7 @@ struct looked {
     bool data;
 };
 
-static void look(uint32_t r, bool write, void *user)
+static void steady_look(uint32_t r, bool write, void *user)
 {
     struct looked *x = user;
     x->data |= !write && x->t->reg[r] == DATA;
@@ -52,7 +52,7 @@ static bool steady_inst(const struct ana_tainted *t, const struct ptx_inst *i)
     if (i->pred != PTX_NO_REG && t->reg[i->pred] == DATA)
         return false;
     if (!value_only(i, op))
-        ptx_inst_regs(i, look, &x);
+        ptx_inst_regs(i, steady_look, &x);
     for (unsigned k = 0; k < i->nopnd; k++)
         if (i->opnd[k].kind == PTX_O_ADDR && i->opnd[k].base_kind == PTX_O_REG)
             x.data |= t->reg[i->opnd[k].reg] == DATA;

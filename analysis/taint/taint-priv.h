@@ -140,7 +140,7 @@ static inline void read_special(struct ana_taint_state *s, const struct ptx_opnd
 }
 
 /* The provenance of a memory operand; its taint. */
-static inline uint8_t address(struct ana_taint_state *s, const struct ptx_opnd *o, uint64_t *prov)
+static inline uint8_t taint_address(struct ana_taint_state *s, const struct ptx_opnd *o, uint64_t *prov)
 {
     memset(prov, 0, s->words * sizeof *prov);
     if (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG) {

@@ -35,7 +35,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void join(struct ana_taint_state *s, uint64_t *to, const uint64_t *from)
+static void taint_join(struct ana_taint_state *s, uint64_t *to, const uint64_t *from)
 {
     for (uint32_t i = 0; i < s->words; i++)
         if (from[i] & ~to[i]) {
@@ -45,7 +45,7 @@ static void join(struct ana_taint_state *s, uint64_t *to, const uint64_t *from)
 }
 
 /* ---- raising ----------------------------------------------------------------------------------------------------- */
-static void raise(struct ana_taint_state *s, uint8_t *to, uint8_t level)
+static void taint_raise(struct ana_taint_state *s, uint8_t *to, uint8_t level)
 {
     if (level > *to) {
         *to = level;
@@ -73,22 +73,22 @@ static void raise_cells(struct ana_taint_state *s, const uint64_t *mask, uint8_t
     bool dynamic = dynamic_shared(s, mask);
     for (uint32_t b = 0; b < s->nbit; b++)
         if (has_bit(mask, b) || (dynamic && has_bit(s->dynamic_bits, b))) {
-            raise(s, &s->cell[b].taint, level);
+            taint_raise(s, &s->cell[b].taint, level);
             if (!s->cell[b].stored)
                 s->cell[b].stored = s->changed = true;
             if (prov)
-                join(s, cell_prov(s, b), prov);
+                taint_join(s, cell_prov(s, b), prov);
         }
 }
 
 static void everything(struct ana_taint_state *s)
 {
     for (uint32_t i = 0; i < s->f->nreg; i++)
-        raise(s, &s->reg[i], DATA);
+        taint_raise(s, &s->reg[i], DATA);
     for (uint32_t i = 0; i < s->cfg.nblock; i++)
-        raise(s, &s->block[i], DATA);
+        taint_raise(s, &s->block[i], DATA);
     for (uint32_t i = 0; i < s->nbit; i++)
-        raise(s, &s->cell[i].taint, DATA);
+        taint_raise(s, &s->cell[i].taint, DATA);
     for (uint32_t i = 0; i < s->nmod; i++)
         s->escapes[i] = true;
     s->opaque = true;
@@ -106,9 +106,9 @@ static void write_reg(uint32_t r, bool write, void *user)
     struct to *t = user;
     if (!write)
         return;
-    raise(t->s, &t->s->reg[r], t->level);
+    taint_raise(t->s, &t->s->reg[r], t->level);
     if (t->prov && t->s->f->reg[r].type != PTX_PRED)
-        join(t->s, reg_prov(t->s, r), t->prov);
+        taint_join(t->s, reg_prov(t->s, r), t->prov);
 }
 
 static void assign(struct ana_taint_state *s, const struct ptx_inst *i, uint8_t level, const uint64_t *prov)
@@ -134,7 +134,7 @@ static bool agree(uint8_t space, uint8_t var)
 }
 
 /* What a load at provenance `prov` yields; provenance of the value joined to `out`. */
-static uint8_t load(struct ana_taint_state *s, uint8_t space, const uint64_t *prov, uint64_t *out)
+static uint8_t taint_load(struct ana_taint_state *s, uint8_t space, const uint64_t *prov, uint64_t *out)
 {
     uint8_t level = NONE;
     bool some = false;
@@ -203,7 +203,7 @@ void ana_store_targets(struct ana_taint_state *s, uint8_t space, const uint64_t 
 }
 
 /* Does a store at `prov` go to memory that is no variable of the block? */
-static bool leaves(const struct ana_taint_state *s, uint8_t space, const uint64_t *prov)
+static bool taint_leaves(const struct ana_taint_state *s, uint8_t space, const uint64_t *prov)
 {
     bool some = false;
     for (uint32_t b = 0; b <= s->unknown; b++) {
@@ -218,7 +218,8 @@ static bool leaves(const struct ana_taint_state *s, uint8_t space, const uint64_
     return !some;
 }
 
-static void store(struct ana_taint_state *s, uint8_t space, const uint64_t *prov, uint8_t level, const uint64_t *value)
+static void taint_store(struct ana_taint_state *s, uint8_t space, const uint64_t *prov, uint8_t level,
+                        const uint64_t *value)
 {
     uint64_t *mask = dt_new_array(&s->a, uint64_t, s->words);
     if (!mask)
@@ -230,8 +231,8 @@ static void store(struct ana_taint_state *s, uint8_t space, const uint64_t *prov
     if (space == PTX_GLOBAL || space == PTX_GENERIC) /* an address of shared or local memory that leaves it */
         for (uint32_t b = s->f->nparam; b < s->nbit; b++)
             if (has_bit(value, b) && (has_bit(s->shared_bits, b) || has_bit(s->local_bits, b)) &&
-                leaves(s, space, prov)) {
-                raise(s, &s->cell[b].taint, DATA);
+                taint_leaves(s, space, prov)) {
+                taint_raise(s, &s->cell[b].taint, DATA);
                 s->cell[b].stored = true;
             }
     for (uint32_t b = 0; b < s->nmod; b++) /* an address that is stored may be used by anybody */
@@ -240,14 +241,14 @@ static void store(struct ana_taint_state *s, uint8_t space, const uint64_t *prov
 }
 
 /* Provenance of a source operand, joined to `out`. */
-static void value(struct ana_taint_state *s, const struct ptx_opnd *o, uint64_t *out)
+static void taint_value(struct ana_taint_state *s, const struct ptx_opnd *o, uint64_t *out)
 {
     if (o->kind == PTX_O_REG)
         quiet_join(s, out, reg_prov(s, o->reg));
     else if (o->kind == PTX_O_VAR && bit_of(s, o->var) != NO_CELL)
         set_bit(out, bit_of(s, o->var));
     for (unsigned k = 0; o->kind == PTX_O_VEC && k < o->n; k++)
-        value(s, &o->elem[k], out);
+        taint_value(s, &o->elem[k], out);
 }
 
 /* ---- one instruction --------------------------------------------------------------------------------------------- */
@@ -261,14 +262,14 @@ static void memory_inst(struct ana_taint_state *s, uint32_t at, const struct ptx
     }
     for (unsigned k = 0; k < i->nopnd; k++) /* an address that is no pointer plus a number depends on the binding */
         if (i->opnd[k].kind == PTX_O_ADDR && ana_binding_bits(s, &i->opnd[k])) {
-            raise(s, &s->reg[i->opnd[k].reg], DATA);
+            taint_raise(s, &s->reg[i->opnd[k].reg], DATA);
             s->src = DATA;
         }
-    uint8_t where = address(s, &i->opnd[op->addr_opnd], prov), all = s->src > guard ? s->src : guard;
+    uint8_t where = taint_address(s, &i->opnd[op->addr_opnd], prov), all = s->src > guard ? s->src : guard;
     switch (i->op) {
     case PTX_OP_LD:
     case PTX_OP_LDU: {
-        uint8_t space = i->space == PTX_PARAM_FUNC ? PTX_PARAM : i->space, v = load(s, space, prov, out);
+        uint8_t space = i->space == PTX_PARAM_FUNC ? PTX_PARAM : i->space, v = taint_load(s, space, prov, out);
         if (v == DATA && s->loaded_unknown && ptx_type_bytes(i->type[0]) == 8 && !ptx_type_is_float(i->type[0]))
             set_bit(out, s->unknown);
         if (ptx_type_bytes(i->type[0]) > 8)
@@ -284,27 +285,27 @@ static void memory_inst(struct ana_taint_state *s, uint32_t at, const struct ptx
     }
     case PTX_OP_ST:
         for (unsigned k = 1; k < i->nopnd; k++) {
-            value(s, &i->opnd[k], out);
+            taint_value(s, &i->opnd[k], out);
             if (ana_binding_bits(s, &i->opnd[k]))
                 all = DATA;
         }
-        store(s, i->space, prov, all, out);
+        taint_store(s, i->space, prov, all, out);
         return;
     case PTX_OP_CP_ASYNC: {
         uint64_t *from = dt_new_array(&s->a, uint64_t, s->words);
         if (!from)
             return;
-        address(s, &i->opnd[1], from);
-        uint8_t v = load(s, PTX_GLOBAL, from, out);
-        store(s, PTX_SHARED, prov, v > all ? v : all, NULL);
+        taint_address(s, &i->opnd[1], from);
+        uint8_t v = taint_load(s, PTX_GLOBAL, from, out);
+        taint_store(s, PTX_SHARED, prov, v > all ? v : all, NULL);
         return;
     }
     default: /* atomics, matrix loads, bulk copies, mbarriers: results and what they write are data */
         for (unsigned k = 0; k < i->nopnd; k++)
             if (k != (unsigned)op->addr_opnd && k >= (unsigned)(i->op == PTX_OP_ATOM))
-                value(s, &i->opnd[k], out);
+                taint_value(s, &i->opnd[k], out);
         if (op->flags & PTX_F_WRITES)
-            store(s, i->space, prov, DATA, out);
+            taint_store(s, i->space, prov, DATA, out);
         if (i->ntype && ptx_type_bytes(i->type[0]) >= 8)
             set_bit(out, s->unknown);
         if (op->flags & PTX_F_SPACE2 && i->space != PTX_GLOBAL) /* what it copies into shared memory */
@@ -324,7 +325,7 @@ static void may_exit(struct ana_taint_state *s, uint32_t b)
     stack[top++] = b;
     while (top) {
         uint32_t x = stack[--top];
-        raise(s, &s->block[x], DATA);
+        taint_raise(s, &s->block[x], DATA);
         for (uint32_t k = 0; k < s->cfg.block[x].nsucc; k++)
             if (!seen[s->cfg.block[x].succ[k]]) {
                 seen[s->cfg.block[x].succ[k]] = 1;
@@ -351,13 +352,13 @@ static void call_inst(struct ana_taint_state *s, uint32_t at, const struct ptx_i
         }
     for (uint32_t b = s->f->nparam; b < s->f->nparam + s->nown; b++)
         if (s->f->var[b - s->f->nparam]->space == PTX_PARAM)
-            join(s, cell_prov(s, b), reach); /* the result may be one of the arguments */
+            taint_join(s, cell_prov(s, b), reach); /* the result may be one of the arguments */
     raise_cells(s, vars, DATA, NULL);
     raise_cells(s, s->shared_bits, DATA, NULL); /* a device function knows the module's shared variables */
     assign(s, i, DATA, reach);
 }
 
-static void step(struct ana_taint_state *s, uint32_t at)
+static void taint_step(struct ana_taint_state *s, uint32_t at)
 {
     const struct ptx_inst *i = &s->f->inst[at];
     const struct ptx_op_info *op = ptx_op_info(i->op);
@@ -393,7 +394,7 @@ static void step(struct ana_taint_state *s, uint32_t at)
         if (ptx_reads_carry(i))
             v = s->no_carry[at] ? DATA : s->carry > v ? s->carry : v;
         if (ptx_has(i, PTX_M_CC))
-            raise(s, &s->carry, v > guard ? v : guard);
+            taint_raise(s, &s->carry, v > guard ? v : guard);
         if (ana_binding(s, i) > v)
             v = DATA;
         if (i->op == PTX_OP_AND && v != DATA && ana_binding_low(s, i)) /* no way to the buffer */
@@ -440,7 +441,7 @@ static void apply_branch(struct ana_taint_state *s, uint32_t b, uint8_t level)
     for (uint32_t x = 0; x < n; x++) {
         if (!count[x])
             continue;
-        raise(s, &s->block[x], level);
+        taint_raise(s, &s->block[x], level);
         for (uint32_t i = s->cfg.block[x].first; i <= s->cfg.block[x].last; i++)
             ptx_inst_regs(&s->f->inst[i], mark_def, def);
     }
@@ -449,7 +450,7 @@ static void apply_branch(struct ana_taint_state *s, uint32_t b, uint8_t level)
             continue;
         for (uint32_t w = 0; w < s->live.words; w++)
             for (uint64_t v = s->live.in[x][w] & def[w]; v; v &= v - 1)
-                raise(s, &s->reg[w * 64 + (uint32_t)__builtin_ctzll(v)], level);
+                taint_raise(s, &s->reg[w * 64 + (uint32_t)__builtin_ctzll(v)], level);
     }
 }
 
@@ -524,7 +525,7 @@ static bool carry_flags(struct ana_taint_state *s)
     return lost && s->no_carry;
 }
 
-static bool prepare(struct ana_taint_state *s)
+static bool taint_prepare(struct ana_taint_state *s)
 {
     const struct ptx_function *f = s->f;
     s->nown = f->nvar;
@@ -605,7 +606,7 @@ int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, s
     t.escapes = s.escapes = dt_new_array(&t.sites.arena, bool, (size_t)f->module->nvar + 1);
     s.keep = &t.sites.arena;
     s.folded = dt_new_array(&t.sites.arena, uint32_t, (size_t)f->ninst + 1);
-    bool ok = s.reg && s.block && s.escapes && s.folded && !ana_fold(f, s.folded) && prepare(&s);
+    bool ok = s.reg && s.block && s.escapes && s.folded && !ana_fold(f, s.folded) && taint_prepare(&s);
     if (ok && rc)
         everything(&s); /* too large for liveness: nothing can be said */
     ok = ok && ptx_reach_any(f, of_cluster, &s) >= 0;
@@ -615,7 +616,7 @@ int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, s
         s.a = scratch;
         for (uint32_t i = 0; i < f->ninst && ok; i++)
             if (s.cfg.block[s.cfg.block_of[i]].reachable || f->inst[i].op == PTX_OP_OPAQUE)
-                step(&s, i);
+                taint_step(&s, i);
         if (ok)
             control(&s);
         if (ok)

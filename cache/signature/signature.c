@@ -48,7 +48,7 @@ struct sign {
     struct dt_vec(struct printed) printed;
 };
 
-static int nomem(struct sign *s) { return dt_err_set(s->e, DT_E_NOMEM, "out of memory"); }
+static int signature_nomem(struct sign *s) { return dt_err_set(s->e, DT_E_NOMEM, "out of memory"); }
 
 /* Add a factor; takes the text out of `value`. */
 static int factor(struct sign *s, char kind, uint32_t n, const char *what, struct dt_str *value)
@@ -66,7 +66,7 @@ static int factor(struct sign *s, char kind, uint32_t n, const char *what, struc
     }
     failed = failed || json_object_set_new_nocheck(s->factors, key, json_string_nocheck(text)) < 0;
     dt_str_done(value);
-    return failed ? nomem(s) : 0;
+    return failed ? signature_nomem(s) : 0;
 }
 
 /* Does the graph bind variables of the module? Which one a kernel uses does not show in canonical text. */
@@ -91,24 +91,24 @@ static int kernel_sum(struct sign *s, const struct ptx_function *f, uint32_t mod
     if (r >= 0 && has_variables(s->g, module))
         r = ptx_print_function(f, &text);
     if (r < 0 || text.failed)
-        r = r < 0 ? dt_err_set(s->e, r, "entry '%s' cannot be printed", f->name) : nomem(s);
+        r = r < 0 ? dt_err_set(s->e, r, "entry '%s' cannot be printed", f->name) : signature_nomem(s);
     else if (dt_sha256_text(text.s ? text.s : "", text.len, p.sum) < 0 || !dt_push(&s->printed, p))
-        r = nomem(s);
+        r = signature_nomem(s);
     else
         *ret = s->printed.p[s->printed.n - 1].sum;
     dt_str_done(&text);
     return r < 0 ? r : 0;
 }
 
-static void buffer(struct sign *s, struct dt_str *out, uint32_t b, uint64_t offset)
+static void signature_buffer(struct sign *s, struct dt_str *out, uint32_t b, uint64_t offset)
 {
     dt_str_addf(out, " b%u+%" PRIu64, s->canon.buffer[b], offset);
 }
 
-static void argument(struct sign *s, struct dt_str *out, const struct dt_arg *a)
+static void signature_argument(struct sign *s, struct dt_str *out, const struct dt_arg *a)
 {
     switch (a->kind) {
-    case DT_ARG_BUFFER: buffer(s, out, a->buffer, a->offset); break;
+    case DT_ARG_BUFFER: signature_buffer(s, out, a->buffer, a->offset); break;
     case DT_ARG_SCALAR: dt_str_addf(out, " %s:%" PRIx64, dt_dtype_text(a->dtype), a->bits); break;
     case DT_ARG_BYTES:
         dt_str_add(out, " bytes:");
@@ -116,19 +116,19 @@ static void argument(struct sign *s, struct dt_str *out, const struct dt_arg *a)
             dt_str_addf(out, "%02x", a->bytes[i]);
         for (uint32_t i = 0; i < a->npointer; i++) {
             dt_str_addf(out, " @%u", a->pointer[i].at);
-            buffer(s, out, a->pointer[i].buffer, a->pointer[i].offset);
+            signature_buffer(s, out, a->pointer[i].buffer, a->pointer[i].offset);
         }
         dt_str_add(out, ";");
         break;
     case DT_ARG_TENSOR_MAP:
-        buffer(s, out, a->buffer, a->offset);
+        signature_buffer(s, out, a->buffer, a->offset);
         dt_str_add(out, " map ");
         dt_tensor_map_text(a->map, out);
         dt_str_add(out, ";");
     }
 }
 
-static int launch(struct sign *s, uint32_t i, const struct ptx_function *entry)
+static int signature_launch(struct sign *s, uint32_t i, const struct ptx_function *entry)
 {
     const struct dt_launch *l = &s->g->launch[i];
     struct dt_str kernel = {0}, geometry = {0}, args = {0};
@@ -144,13 +144,13 @@ static int launch(struct sign *s, uint32_t i, const struct ptx_function *entry)
                     l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2], l->cluster[0], l->cluster[1],
                     l->cluster[2], l->shared, s->canon.module[l->module]);
         for (uint32_t k = 0; k < l->narg; k++)
-            argument(s, &args, &l->arg[k]);
+            signature_argument(s, &args, &l->arg[k]);
     } else {
         dt_str_add(&kernel, l->kind == DT_COPY ? "copy" : "memset");
         dt_str_addf(&geometry, "bytes %" PRIu64 " value %u", l->bytes, l->value);
         if (l->kind == DT_COPY)
-            buffer(s, &args, l->src, l->src_offset);
-        buffer(s, &args, l->dst, l->dst_offset);
+            signature_buffer(s, &args, l->src, l->src_offset);
+        signature_buffer(s, &args, l->dst, l->dst_offset);
     }
     int r1 = factor(s, 'l', i, "kernel", &kernel), r2 = factor(s, 'l', i, "geometry", &geometry),
         r3 = factor(s, 'l', i, "arguments", &args);
@@ -169,7 +169,7 @@ static int one_buffer(struct sign *s, uint32_t n, const struct dt_buffer *b)
     if (r < 0 || !b->constant)
         return r;
     if (dt_fill_sha256(b, sum) < 0)
-        return nomem(s);
+        return signature_nomem(s);
     dt_str_add(&content, sum);
     return factor(s, 'b', n, "content", &content);
 }
@@ -180,7 +180,7 @@ static int all(struct sign *s, const struct ptx_function *const *entry, const ch
     struct dt_str v = {0};
     int r = dt_graph_canon(g, &s->canon);
     if (r < 0)
-        return nomem(s);
+        return signature_nomem(s);
     dt_str_add(&v, "dovetail signature 1");
     if ((r = factor(s, 0, 0, "format", &v)) < 0)
         return r;
@@ -191,11 +191,11 @@ static int all(struct sign *s, const struct ptx_function *const *entry, const ch
     if ((r = factor(s, 0, 0, "launches", &v)) < 0)
         return r;
     for (uint32_t i = 0; i < g->nlaunch; i++)
-        if ((r = launch(s, i, entry[i])) < 0)
+        if ((r = signature_launch(s, i, entry[i])) < 0)
             return r;
     uint32_t *order = dt_new_array(&g->arena, uint32_t, g->nbuffer), used = 0;
     if (!order)
-        return nomem(s);
+        return signature_nomem(s);
     for (uint32_t i = 0; i < g->nbuffer; i++)
         if (s->canon.buffer[i] != DT_NAME_NONE) {
             order[s->canon.buffer[i]] = i;
@@ -214,9 +214,9 @@ int cache_signature(struct dt_graph *g, const struct ptx_function *const *entry,
     struct dt_sha256 h = {0};
     const char *key;
     json_t *v;
-    int r = s.factors ? all(&s, entry, arch) : nomem(&s);
+    int r = s.factors ? all(&s, entry, arch) : signature_nomem(&s);
     if (r == 0 && dt_sha256_init(&h) < 0)
-        r = nomem(&s);
+        r = signature_nomem(&s);
     if (r == 0) {
         json_object_foreach (s.factors, key, v) {
             dt_sha256_addstr(&h, key);

@@ -71,7 +71,7 @@ static void op_release(struct dtd_async *a)
 }
 
 /* The query's members into args: numbers as such. `allowed`: names between blanks. */
-static int read_query(const char *query, const char *allowed, json_t *args, struct dt_err *e)
+static int api_cache_read_query(const char *query, const char *allowed, json_t *args, struct dt_err *e)
 {
     char name[32], value[192], padded[40], *end;
     int q;
@@ -90,7 +90,8 @@ static int read_query(const char *query, const char *allowed, json_t *args, stru
     return 0;
 }
 
-static void start(struct dtd_service *s, struct dtd_req *r, const char *name, const char *allowed, bool writes)
+static void api_cache_start(struct dtd_service *s, struct dtd_req *r, const char *name, const char *allowed,
+                            bool writes)
 {
     struct dt_err e = {0};
     struct op *o = dt_calloc(1, sizeof *o);
@@ -100,7 +101,7 @@ static void start(struct dtd_service *s, struct dtd_req *r, const char *name, co
     else if (writes && !dtd_peer_admin(s, r))
         dt_err_set(&e, DT_E_FORBIDDEN, DTD_ADMINS_ONLY "change the cache");
     else
-        read_query(r->query, allowed, args, &e);
+        api_cache_read_query(r->query, allowed, args, &e);
     if (!e.num && !strcmp(name, "nearest") && json_object_set_new(args, "signature", json_string(r->param[0])) < 0)
         dt_err_set(&e, DT_E_USAGE, "a signature is sha256: and 64 hexadecimal digits");
     bool own = !strcmp(name, "export") && !dtd_peer_admin(s, r);
@@ -126,9 +127,15 @@ static void start(struct dtd_service *s, struct dtd_req *r, const char *name, co
     dtd_async_start(&o->a);
 }
 
-void api_cache_entries(struct dtd_service *s, struct dtd_req *r) { start(s, r, "list", " limit signature ", false); }
-void api_cache_verify(struct dtd_service *s, struct dtd_req *r) { start(s, r, "verify", "", false); }
-void api_cache_gc(struct dtd_service *s, struct dtd_req *r) { start(s, r, "gc", " max_age max_bytes ", true); }
-void api_cache_export(struct dtd_service *s, struct dtd_req *r) { start(s, r, "export", "", false); }
-void api_cache_import(struct dtd_service *s, struct dtd_req *r) { start(s, r, "import", "", true); }
-void api_cache_nearest(struct dtd_service *s, struct dtd_req *r) { start(s, r, "nearest", " want ", false); }
+void api_cache_entries(struct dtd_service *s, struct dtd_req *r)
+{
+    api_cache_start(s, r, "list", " limit signature ", false);
+}
+void api_cache_verify(struct dtd_service *s, struct dtd_req *r) { api_cache_start(s, r, "verify", "", false); }
+void api_cache_gc(struct dtd_service *s, struct dtd_req *r)
+{
+    api_cache_start(s, r, "gc", " max_age max_bytes ", true);
+}
+void api_cache_export(struct dtd_service *s, struct dtd_req *r) { api_cache_start(s, r, "export", "", false); }
+void api_cache_import(struct dtd_service *s, struct dtd_req *r) { api_cache_start(s, r, "import", "", true); }
+void api_cache_nearest(struct dtd_service *s, struct dtd_req *r) { api_cache_start(s, r, "nearest", " want ", false); }

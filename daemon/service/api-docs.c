@@ -68,7 +68,7 @@ static void docs_release(struct dtd_async *a)
     free(d);
 }
 
-static void start(struct dtd_service *s, struct dtd_req *r, const char *want, enum docs_form form)
+static void api_docs_start(struct dtd_service *s, struct dtd_req *r, const char *want, enum docs_form form)
 {
     struct docs *d = dt_calloc(1, sizeof *d);
     if (!d) {
@@ -103,8 +103,8 @@ static void start(struct dtd_service *s, struct dtd_req *r, const char *want, en
     dtd_async_start(&d->a);
 }
 
-void api_plan(struct dtd_service *s, struct dtd_req *r) { start(s, r, "plan", FORM_JSON); }
-void api_report(struct dtd_service *s, struct dtd_req *r) { start(s, r, "plan", FORM_HTML); }
-void api_trace(struct dtd_service *s, struct dtd_req *r) { start(s, r, "plan", FORM_TRACE); }
-void api_analysis(struct dtd_service *s, struct dtd_req *r) { start(s, r, "analysis", FORM_JSON); }
-void api_cache(struct dtd_service *s, struct dtd_req *r) { start(s, r, NULL, FORM_JSON); }
+void api_plan(struct dtd_service *s, struct dtd_req *r) { api_docs_start(s, r, "plan", FORM_JSON); }
+void api_report(struct dtd_service *s, struct dtd_req *r) { api_docs_start(s, r, "plan", FORM_HTML); }
+void api_trace(struct dtd_service *s, struct dtd_req *r) { api_docs_start(s, r, "plan", FORM_TRACE); }
+void api_analysis(struct dtd_service *s, struct dtd_req *r) { api_docs_start(s, r, "analysis", FORM_JSON); }
+void api_cache(struct dtd_service *s, struct dtd_req *r) { api_docs_start(s, r, NULL, FORM_JSON); }

@@ -49,7 +49,7 @@ static void pump(struct stream *t)
     }
 }
 
-static void on_event(struct dtd_watch *w, struct dtd_job *j) { pump((struct stream *)w); }
+static void api_events_on_event(struct dtd_watch *w, struct dtd_job *j) { pump((struct stream *)w); }
 static void on_drained(struct dtd_req *r) { pump(r->state); }
 static void on_gone(struct dtd_req *r) { stream_free(r->state); }
 
@@ -85,7 +85,7 @@ void api_events(struct dtd_service *s, struct dtd_req *r)
         dtd_reply_err(r, DT_E_NOMEM, "out of memory");
         return;
     }
-    t->watch.fn = on_event;
+    t->watch.fn = api_events_on_event;
     t->s = s;
     t->r = r;
     t->after = after;

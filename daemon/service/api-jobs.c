@@ -10,7 +10,7 @@
 
 #define WAIT_MAX 600.0
 
-static struct dtd_job *find(struct dtd_service *s, struct dtd_req *r)
+static struct dtd_job *api_jobs_find(struct dtd_service *s, struct dtd_req *r)
 {
     struct dtd_job *j = dtd_jobs_find(&s->jobs, r->param[0]);
     if (!j)
@@ -35,12 +35,12 @@ struct waiter {
     uv_timer_t timer;
 };
 
-static void on_closed(uv_handle_t *h) { free(h->data); }
+static void api_jobs_on_closed(uv_handle_t *h) { free(h->data); }
 
 static void waiter_end(struct waiter *w)
 {
     dtd_job_unwatch(&w->s->jobs, &w->watch);
-    uv_close((uv_handle_t *)&w->timer, on_closed);
+    uv_close((uv_handle_t *)&w->timer, api_jobs_on_closed);
 }
 
 static void waiter_reply(struct waiter *w)
@@ -52,7 +52,7 @@ static void waiter_reply(struct waiter *w)
     dtd_reply_json(r, 200, NULL, o);
 }
 
-static void on_event(struct dtd_watch *watch, struct dtd_job *j)
+static void api_jobs_on_event(struct dtd_watch *watch, struct dtd_job *j)
 {
     struct waiter *w = (struct waiter *)watch;
     if (dtd_state_final(j->state))
@@ -79,7 +79,7 @@ void api_job(struct dtd_service *s, struct dtd_req *r)
             return;
         }
     }
-    struct dtd_job *j = find(s, r);
+    struct dtd_job *j = api_jobs_find(s, r);
     if (!j)
         return;
     struct waiter *w = wait > 0 && !dtd_state_final(j->state) && !s->draining ? dt_calloc(1, sizeof *w) : NULL;
@@ -87,7 +87,7 @@ void api_job(struct dtd_service *s, struct dtd_req *r)
         dtd_reply_json(r, 200, NULL, dtd_job_json(j));
         return;
     }
-    w->watch.fn = on_event;
+    w->watch.fn = api_jobs_on_event;
     w->s = s;
     w->r = r;
     uv_timer_init(s->loop, &w->timer);
@@ -100,7 +100,7 @@ void api_job(struct dtd_service *s, struct dtd_req *r)
 
 void api_cancel(struct dtd_service *s, struct dtd_req *r)
 {
-    struct dtd_job *j = find(s, r);
+    struct dtd_job *j = api_jobs_find(s, r);
     if (!j)
         return;
     bool admin = dtd_peer_admin(s, r);
@@ -118,7 +118,7 @@ void api_cancel(struct dtd_service *s, struct dtd_req *r)
 
 void api_result(struct dtd_service *s, struct dtd_req *r)
 {
-    struct dtd_job *j = find(s, r);
+    struct dtd_job *j = api_jobs_find(s, r);
     if (!j)
         return;
     if (j->state == DTD_DONE) {

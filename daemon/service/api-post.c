@@ -174,7 +174,7 @@ static void post_release(struct dtd_async *a)
     free(p);
 }
 
-static int read_query(struct post *p, struct dtd_service *s, const char *query, struct dt_err *e)
+static int api_post_read_query(struct post *p, struct dtd_service *s, const char *query, struct dt_err *e)
 {
     char name[32], value[2048], device[80] = "";
     int q, r;
@@ -203,7 +203,7 @@ void api_post_job(struct dtd_service *s, struct dtd_req *r)
 {
     struct post *p = dt_calloc(1, sizeof *p);
     struct dt_err e = {0};
-    if (!p || read_query(p, s, r->query, &e) < 0) {
+    if (!p || api_post_read_query(p, s, r->query, &e) < 0) {
         if (!p)
             dt_err_set(&e, DT_E_NOMEM, "out of memory");
         else

@@ -34,7 +34,7 @@ struct reprofile {
     struct dt_err err;
 };
 
-static int one(struct reprofile *p, json_t *graph)
+static int api_reprofile_one(struct reprofile *p, json_t *graph)
 {
     struct due *d = &p->due[p->ndue];
     struct dt_str s = {0};
@@ -73,7 +73,7 @@ static void reprofile_work(struct dtd_async *a)
         int r = cache_graph_get(a->s->cache, json_string_value(v), &graph, NULL);
         uv_mutex_unlock(&a->s->cache_lock);
         if (r == 1)
-            p->rc = one(p, graph);
+            p->rc = api_reprofile_one(p, graph);
         json_decref(graph);
     }
     json_decref(list);
@@ -122,7 +122,7 @@ static void reprofile_release(struct dtd_async *a)
     free(p);
 }
 
-static int read_query(struct reprofile *p, const char *query, struct dt_err *e)
+static int api_reprofile_read_query(struct reprofile *p, const char *query, struct dt_err *e)
 {
     char name[32], value[32], *end;
     int q;
@@ -148,7 +148,7 @@ void api_reprofile(struct dtd_service *s, struct dtd_req *r)
     struct dt_err e = {0};
     if (!p)
         dt_err_set(&e, DT_E_NOMEM, "out of memory");
-    else if (read_query(p, r->query, &e) >= 0 && !d)
+    else if (api_reprofile_read_query(p, r->query, &e) >= 0 && !d)
         dt_err_set(&e, DT_E_NO_DEVICE, "no worker has answered yet");
     if (e.num) {
         free(p);

@@ -32,7 +32,7 @@ struct health {
     uv_timer_t timer;
 };
 
-static void on_closed(uv_handle_t *h) { free(h->data); }
+static void api_status_on_closed(uv_handle_t *h) { free(h->data); }
 
 static void health_done(struct dtd_ping *g, bool ok, const char *what)
 {
@@ -50,14 +50,14 @@ static void health_done(struct dtd_ping *g, bool ok, const char *what)
         dt_err_set(&e, DT_E_WORKER_LOST, "%s", h->s->draining ? "the service stops" : what);
         dtd_reply_problem(h->r, 503, NULL, &e);
     }
-    uv_close((uv_handle_t *)&h->timer, on_closed);
+    uv_close((uv_handle_t *)&h->timer, api_status_on_closed);
 }
 
 static void health_gone(struct dtd_req *r)
 {
     struct health *h = r->state;
     dtd_pool_unping(h->s->pool, &h->ping);
-    uv_close((uv_handle_t *)&h->timer, on_closed);
+    uv_close((uv_handle_t *)&h->timer, api_status_on_closed);
 }
 
 static void health_late(uv_timer_t *t)
@@ -91,7 +91,7 @@ static void metric(struct dt_str *o, const char *name, const char *type, const c
     dt_str_addf(o, "# HELP dovetail_%s %s\n# TYPE dovetail_%s %s\n", name, help, name, type);
 }
 
-static void one(struct dt_str *o, const char *name, const char *type, const char *help, double v)
+static void api_status_one(struct dt_str *o, const char *name, const char *type, const char *help, double v)
 {
     metric(o, name, type, help);
     dt_str_addf(o, "dovetail_%s %.17g\n", name, v);
@@ -104,14 +104,14 @@ void api_metrics(struct dtd_service *s, struct dtd_req *r)
     const struct dtd_pool_counts *p = dtd_pool_counts(s->pool);
     metric(&o, "info", "gauge", "Version of the service.");
     dt_str_addf(&o, "dovetail_info{version=\"%s\"} 1\n", DOVETAIL_VERSION);
-    one(&o, "uptime_seconds", "gauge", "Seconds since start.", (double)(dt_now_us() - s->start_us) / 1e6);
+    api_status_one(&o, "uptime_seconds", "gauge", "Seconds since start.", (double)(dt_now_us() - s->start_us) / 1e6);
     metric(&o, "http_responses_total", "counter", "Replies by class of status.");
     for (int i = 2; i < 6; i++)
         dt_str_addf(&o, "dovetail_http_responses_total{class=\"%dxx\"} %llu\n", i, (unsigned long long)h->by_class[i]);
-    one(&o, "http_requests_total", "counter", "Complete requests.", (double)h->requests);
-    one(&o, "http_connections", "gauge", "Open connections.", h->connections);
-    one(&o, "http_connections_total", "counter", "Connections accepted.", (double)h->accepted);
-    one(&o, "http_turned_away_total", "counter", "Connections over the limit.", (double)h->turned_away);
+    api_status_one(&o, "http_requests_total", "counter", "Complete requests.", (double)h->requests);
+    api_status_one(&o, "http_connections", "gauge", "Open connections.", h->connections);
+    api_status_one(&o, "http_connections_total", "counter", "Connections accepted.", (double)h->accepted);
+    api_status_one(&o, "http_turned_away_total", "counter", "Connections over the limit.", (double)h->turned_away);
     metric(&o, "jobs_total", "counter", "Jobs that entered a state.");
     for (int i = 0; i < DTD_NSTATES; i++)
         dt_str_addf(&o, "dovetail_jobs_total{state=\"%s\"} %llu\n", dtd_state_text(i),
@@ -119,17 +119,18 @@ void api_metrics(struct dtd_service *s, struct dtd_req *r)
     metric(&o, "jobs", "gauge", "Jobs in a state now.");
     for (int i = 0; i < DTD_NSTATES; i++)
         dt_str_addf(&o, "dovetail_jobs{state=\"%s\"} %u\n", dtd_state_text(i), s->jobs.count[i]);
-    one(&o, "jobs_shared_total", "counter", "Posts that joined a job under way.", (double)s->jobs.shared);
-    one(&o, "job_run_seconds_total", "counter", "Seconds that finished jobs ran.", s->jobs.run_seconds);
-    one(&o, "job_result_bytes", "gauge", "Bytes of results that are remembered.", (double)s->jobs.result_bytes);
-    one(&o, "cache_hits_total", "counter", "Posts answered from the cache at once.", (double)s->cache_hits);
-    one(&o, "cache_misses_total", "counter", "Posts that became or joined a job.", (double)s->cache_misses);
-    one(&o, "workers", "gauge", "Worker processes.", p->alive);
-    one(&o, "workers_busy", "gauge", "Worker processes with a job.", p->busy);
-    one(&o, "workers_started_total", "counter", "Worker processes started.", (double)p->started);
-    one(&o, "workers_lost_total", "counter", "Worker processes that ended badly.", (double)p->lost);
-    one(&o, "workers_killed_total", "counter", "Worker processes killed: deadline, cancel, protocol.",
-        (double)p->killed);
+    api_status_one(&o, "jobs_shared_total", "counter", "Posts that joined a job under way.", (double)s->jobs.shared);
+    api_status_one(&o, "job_run_seconds_total", "counter", "Seconds that finished jobs ran.", s->jobs.run_seconds);
+    api_status_one(&o, "job_result_bytes", "gauge", "Bytes of results that are remembered.",
+                   (double)s->jobs.result_bytes);
+    api_status_one(&o, "cache_hits_total", "counter", "Posts answered from the cache at once.", (double)s->cache_hits);
+    api_status_one(&o, "cache_misses_total", "counter", "Posts that became or joined a job.", (double)s->cache_misses);
+    api_status_one(&o, "workers", "gauge", "Worker processes.", p->alive);
+    api_status_one(&o, "workers_busy", "gauge", "Worker processes with a job.", p->busy);
+    api_status_one(&o, "workers_started_total", "counter", "Worker processes started.", (double)p->started);
+    api_status_one(&o, "workers_lost_total", "counter", "Worker processes that ended badly.", (double)p->lost);
+    api_status_one(&o, "workers_killed_total", "counter", "Worker processes killed: deadline, cancel, protocol.",
+                   (double)p->killed);
     size_t n = o.len;
     dtd_reply_take(r, 200, "text/plain; version=0.0.4; charset=utf-8", NULL, dt_str_take(&o), n);
 }

@@ -15,7 +15,7 @@ static void work(uv_work_t *h)
     a->work(a);
 }
 
-static void after(uv_work_t *h, int status)
+static void async_after(uv_work_t *h, int status)
 {
     struct dtd_async *a = h->data;
     if (a->req) {
@@ -33,7 +33,7 @@ void dtd_async_start(struct dtd_async *a)
         a->req->state = a;
         a->req->gone = gone;
     }
-    if (uv_queue_work(a->s->loop, &a->handle, work, after) < 0) {
+    if (uv_queue_work(a->s->loop, &a->handle, work, async_after) < 0) {
         if (a->req) {
             a->req->gone = NULL;
             dtd_reply_err(a->req, DT_E_NOMEM, "out of memory");

@@ -36,15 +36,15 @@ static const struct row {
 };
 #define NROWS (sizeof rows / sizeof *rows)
 
-static void *member(struct dtd_config *c, const struct row *r) { return (char *)c + r->offset; }
+static void *config_member(struct dtd_config *c, const struct row *r) { return (char *)c + r->offset; }
 
 int dtd_config_init(struct dtd_config *c, struct dt_err *e)
 {
     memset(c, 0, sizeof *c);
     for (size_t i = 0; i < NROWS; i++) {
         if (rows[i].kind == NUMBER)
-            *(long *)member(c, &rows[i]) = rows[i].num;
-        else if (rows[i].text && !(*(char **)member(c, &rows[i]) = dt_strdup(rows[i].text)))
+            *(long *)config_member(c, &rows[i]) = rows[i].num;
+        else if (rows[i].text && !(*(char **)config_member(c, &rows[i]) = dt_strdup(rows[i].text)))
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
     }
     return 0;
@@ -54,7 +54,7 @@ void dtd_config_done(struct dtd_config *c)
 {
     for (size_t i = 0; i < NROWS; i++)
         if (rows[i].kind == STRING)
-            free(*(char **)member(c, &rows[i]));
+            free(*(char **)config_member(c, &rows[i]));
     memset(c, 0, sizeof *c);
 }
 
@@ -70,8 +70,8 @@ int dtd_config_set(struct dtd_config *c, const char *name, const char *value, st
             char *s = dt_strdup(value);
             if (!s)
                 return dt_err_set(e, DT_E_NOMEM, "out of memory");
-            free(*(char **)member(c, r));
-            *(char **)member(c, r) = s;
+            free(*(char **)config_member(c, r));
+            *(char **)config_member(c, r) = s;
             return 0;
         }
         char *end;
@@ -79,7 +79,7 @@ int dtd_config_set(struct dtd_config *c, const char *name, const char *value, st
         long v = strtol(value, &end, 10);
         if (errno || end == value || *end || v < r->min || v > r->max)
             return dt_err_set(e, DT_E_USAGE, "%s = %s is not a number from %ld to %ld", name, value, r->min, r->max);
-        *(long *)member(c, r) = v;
+        *(long *)config_member(c, r) = v;
         return 0;
     }
     return dt_err_set(e, DT_E_USAGE, "there is no option %s", name);

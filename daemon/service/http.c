@@ -59,7 +59,7 @@ static void reset_request(struct dtd_conn *c)
     c->req = (struct dtd_req){.conn = c, .user = c->http->user, .query = (char *)""};
 }
 
-static void on_closed(uv_handle_t *h)
+static void http_on_closed(uv_handle_t *h)
 {
     struct dtd_conn *c = h->data;
     if (--c->handles)
@@ -86,8 +86,8 @@ void conn_close(struct dtd_conn *c)
         c->req.gone = NULL;
         gone(&c->req);
     }
-    uv_close((uv_handle_t *)&c->pipe, on_closed);
-    uv_close((uv_handle_t *)&c->timer, on_closed);
+    uv_close((uv_handle_t *)&c->pipe, http_on_closed);
+    uv_close((uv_handle_t *)&c->timer, http_on_closed);
 }
 
 static void on_timer(uv_timer_t *t)
@@ -232,7 +232,7 @@ static bool split_target(struct dtd_conn *c)
     return true;
 }
 
-static void refuse(struct dtd_conn *c, int status, const char *why)
+static void http_refuse(struct dtd_conn *c, int status, const char *why)
 {
     struct dt_err e = {0};
     c->keep_alive = false;
@@ -252,7 +252,7 @@ static void serve(struct dtd_conn *c)
     c->started = false;
     uv_timer_stop(&c->timer);
     if (!split_target(c)) {
-        refuse(c, 400, "the target is not a path");
+        http_refuse(c, 400, "the target is not a path");
         return;
     }
     c->http->count.requests++;
@@ -266,7 +266,7 @@ static void serve(struct dtd_conn *c)
     if (!r->body)
         r->body = dt_strdup("");
     if (!r->body)
-        refuse(c, 503, "out of memory");
+        http_refuse(c, 503, "out of memory");
     else
         c->http->serve(r);
 }
@@ -295,11 +295,11 @@ static void process(struct dtd_conn *c)
         http_parser_pause(&c->parser, 0);
         serve(c);
     } else if (c->broken) {
-        refuse(c, c->broken, c->why);
+        http_refuse(c, c->broken, c->why);
     } else if (err == HPE_HEADER_OVERFLOW) {
-        refuse(c, 431, "the header is larger than 16384 bytes");
+        http_refuse(c, 431, "the header is larger than 16384 bytes");
     } else if (err != HPE_OK) {
-        refuse(c, 400, http_errno_description(err));
+        http_refuse(c, 400, http_errno_description(err));
     } else if (c->eof) {
         conn_close(c); /* half a request */
     }
@@ -311,7 +311,7 @@ static void on_alloc(uv_handle_t *h, size_t want, uv_buf_t *b)
     *b = uv_buf_init(c->http->chunk, sizeof c->http->chunk);
 }
 
-static void on_read(uv_stream_t *st, ssize_t n, const uv_buf_t *b)
+static void http_on_read(uv_stream_t *st, ssize_t n, const uv_buf_t *b)
 {
     struct dtd_conn *c = st->data;
     if (n < 0) {
@@ -340,7 +340,7 @@ static void on_read(uv_stream_t *st, ssize_t n, const uv_buf_t *b)
 static void start_reading(struct dtd_conn *c)
 {
     if (!c->reading && !c->eof && c->state != CONN_CLOSED) {
-        c->reading = uv_read_start((uv_stream_t *)&c->pipe, on_alloc, on_read) == 0;
+        c->reading = uv_read_start((uv_stream_t *)&c->pipe, on_alloc, http_on_read) == 0;
         if (!c->reading)
             conn_close(c);
     }

@@ -139,7 +139,7 @@ static void add_event(struct dtd_job *j, int kind, json_t *o)
     }
 }
 
-static void enter(struct dtd_jobs *js, struct dtd_job *j, enum dtd_state s)
+static void jobs_enter(struct dtd_jobs *js, struct dtd_job *j, enum dtd_state s)
 {
     assert(allowed[j->state] & 1u << s);
     js->count[j->state]--;
@@ -231,7 +231,7 @@ bool dtd_job_disown(struct dtd_job *j, unsigned uid)
     return j->owner.n > 0;
 }
 
-void dtd_job_start(struct dtd_jobs *js, struct dtd_job *j) { enter(js, j, DTD_RUNNING); }
+void dtd_job_start(struct dtd_jobs *js, struct dtd_job *j) { jobs_enter(js, j, DTD_RUNNING); }
 
 void dtd_job_progress(struct dtd_jobs *js, struct dtd_job *j, const char *stage, const char *message, unsigned done,
                       unsigned of)
@@ -257,13 +257,13 @@ void dtd_job_finish(struct dtd_jobs *js, struct dtd_job *j, const char *cache, c
     j->result = result;
     j->result_len = len;
     js->result_bytes += len;
-    enter(js, j, DTD_DONE);
+    jobs_enter(js, j, DTD_DONE);
 }
 
 void dtd_job_fail(struct dtd_jobs *js, struct dtd_job *j, char *problem)
 {
     j->problem = problem;
-    enter(js, j, DTD_FAILED);
+    jobs_enter(js, j, DTD_FAILED);
 }
 
 void dtd_job_fail_err(struct dtd_jobs *js, struct dtd_job *j, struct dt_err *e)
@@ -281,7 +281,7 @@ bool dtd_job_cancel(struct dtd_jobs *js, struct dtd_job *j, const char *why)
     dt_err_set(&e, DT_E_CANCELLED, "%s", why);
     j->problem = dt_problem_json(&e);
     dt_err_done(&e);
-    enter(js, j, DTD_CANCELLED);
+    jobs_enter(js, j, DTD_CANCELLED);
     return true;
 }
 
@@ -315,7 +315,7 @@ const struct dtd_event *dtd_job_event_after(const struct dtd_job *j, uint64_t se
     return NULL;
 }
 
-static void put(json_t *o, const char *name, json_t *v) { json_object_set_new(o, name, v); }
+static void jobs_put(json_t *o, const char *name, json_t *v) { json_object_set_new(o, name, v); }
 
 json_t *dtd_job_json(const struct dtd_job *j)
 {
@@ -327,29 +327,29 @@ json_t *dtd_job_json(const struct dtd_job *j)
         json_decref(links);
         return NULL;
     }
-    put(o, "created", time_json(j->created_ms));
+    jobs_put(o, "created", time_json(j->created_ms));
     if (j->started_ms)
-        put(o, "started", time_json(j->started_ms));
+        jobs_put(o, "started", time_json(j->started_ms));
     if (j->finished_ms)
-        put(o, "finished", time_json(j->finished_ms));
-    put(o, "events", json_integer((json_int_t)j->seq));
+        jobs_put(o, "finished", time_json(j->finished_ms));
+    jobs_put(o, "events", json_integer((json_int_t)j->seq));
     if (j->progress)
-        put(o, "progress", json_loads(j->progress, 0, NULL));
+        jobs_put(o, "progress", json_loads(j->progress, 0, NULL));
     if (*j->cache)
-        put(o, "cache", json_string(j->cache));
+        jobs_put(o, "cache", json_string(j->cache));
     if (*j->digest)
-        put(o, "digest", json_string(j->digest));
+        jobs_put(o, "digest", json_string(j->digest));
     if (*j->signature)
-        put(o, "signature", json_string(j->signature));
+        jobs_put(o, "signature", json_string(j->signature));
     if (j->problem)
-        put(o, "problem", json_loads(j->problem, 0, NULL));
-    put(links, "self", json_sprintf("/v1/jobs/%s", j->id));
-    put(links, "events", json_sprintf("/v1/jobs/%s/events", j->id));
+        jobs_put(o, "problem", json_loads(j->problem, 0, NULL));
+    jobs_put(links, "self", json_sprintf("/v1/jobs/%s", j->id));
+    jobs_put(links, "events", json_sprintf("/v1/jobs/%s/events", j->id));
     if (j->state == DTD_DONE)
-        put(links, "result", json_sprintf("/v1/jobs/%s/result", j->id));
+        jobs_put(links, "result", json_sprintf("/v1/jobs/%s/result", j->id));
     if (j->state == DTD_DONE && *j->signature && (!strcmp(j->want, "plan") || !strcmp(j->want, "analysis")))
-        put(links, "document",
-            json_sprintf("/v1/%s/%s", !strcmp(j->want, "plan") ? "plans" : "analyses", j->signature));
-    put(o, "links", links);
+        jobs_put(links, "document",
+                 json_sprintf("/v1/%s/%s", !strcmp(j->want, "plan") ? "plans" : "analyses", j->signature));
+    jobs_put(o, "links", links);
     return o;
 }

@@ -61,7 +61,7 @@ static void on_handle_closed(uv_handle_t *h)
 }
 
 /* What happened to a worker, as a sentence. */
-static void describe(const struct dtd_worker *w, char *out, size_t n)
+static void pool_worker_describe(const struct dtd_worker *w, char *out, size_t n)
 {
     if (w->why)
         snprintf(out, n, "the worker was ended: %s", w->why);
@@ -79,7 +79,7 @@ static void settle(struct dtd_worker *w)
     struct dtd_pool *p = w->pool;
     struct dtd_jobs *js = &p->service->jobs;
     char text[256];
-    describe(w, text, sizeof text);
+    pool_worker_describe(w, text, sizeof text);
     if (w->job && w->job->state == DTD_QUEUED && (!w->killed || w->broke) && ++w->job->tries < MAX_TRIES) {
         dt_log(DT_LOG_INFO, "job %s: its worker was of no use; it goes to the next", w->job->id);
     } else if (w->job) {
@@ -392,7 +392,7 @@ static size_t most(const struct dtd_worker *w, char type)
 }
 
 /* One whole frame. */
-static void take(struct dtd_worker *w, char type, const char *body, size_t len)
+static void pool_worker_take(struct dtd_worker *w, char type, const char *body, size_t len)
 {
     if (w->job && w->job->state == DTD_QUEUED)
         start_job(w); /* it answers: it has taken the request */
@@ -421,7 +421,7 @@ static void take_frames(struct dtd_worker *w)
         } else {
             char after = f[n]; /* the string is NUL-terminated, so f[n] exists: make the body one for a moment */
             w->frame.s[at + n] = 0;
-            take(w, dt_wire_type(head), f + DT_WIRE_HEAD, n - DT_WIRE_HEAD);
+            pool_worker_take(w, dt_wire_type(head), f + DT_WIRE_HEAD, n - DT_WIRE_HEAD);
             w->frame.s[at + n] = after;
             at += n;
         }

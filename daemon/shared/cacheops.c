@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 /* A whole number that is not negative, `none` where it is missing. */
-static int whole(const json_t *args, const char *name, json_int_t none, json_int_t *ret, struct dt_err *e)
+static int cacheops_whole(const json_t *args, const char *name, json_int_t none, json_int_t *ret, struct dt_err *e)
 {
     const json_t *v = json_object_get(args, name);
     if (v && (!json_is_integer(v) || json_integer_value(v) < 0))
@@ -39,7 +39,7 @@ static int op_list(struct cache *c, const json_t *args, json_t **ret, struct dt_
 {
     const char *sig = NULL;
     json_int_t limit = 0;
-    int r = whole(args, "limit", 1000, &limit, e);
+    int r = cacheops_whole(args, "limit", 1000, &limit, e);
     if (r >= 0)
         r = signature_of(args, &sig, e);
     if (r < 0)
@@ -62,9 +62,9 @@ static int op_verify(struct cache *c, const json_t *args, json_t **ret, struct d
 static int op_gc(struct cache *c, const json_t *args, json_t **ret, struct dt_err *e)
 {
     json_int_t age = -1, bytes = -1;
-    int r = whole(args, "max_age", -1, &age, e);
+    int r = cacheops_whole(args, "max_age", -1, &age, e);
     if (r >= 0)
-        r = whole(args, "max_bytes", -1, &bytes, e);
+        r = cacheops_whole(args, "max_bytes", -1, &bytes, e);
     return r < 0 ? r : cache_gc(c, age, bytes, ret, e);
 }
 
@@ -73,7 +73,7 @@ static int op_export(struct cache *c, const json_t *args, json_t **ret, struct d
     char *text;
     size_t n;
     json_int_t given = 0;
-    int r = whole(args, "uid", 0, &given, e);
+    int r = cacheops_whole(args, "uid", 0, &given, e);
     if (r < 0)
         return r;
     const unsigned uid = (unsigned)given;
@@ -92,7 +92,7 @@ static int op_import(struct cache *c, const json_t *args, json_t **ret, struct d
         return dt_err_set(e, DT_E_JSON, "the bundle is refused: it is no UTF-8 text");
     char origin[32];
     json_int_t uid = 0;
-    int r = whole(args, "uid", (json_int_t)getuid(), &uid, e);
+    int r = cacheops_whole(args, "uid", (json_int_t)getuid(), &uid, e);
     snprintf(origin, sizeof origin, "uid %lld", (long long)uid);
     return r < 0 ? r : cache_import(c, json_string_value(v), json_string_length(v), origin, ret, e);
 }

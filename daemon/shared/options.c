@@ -196,7 +196,7 @@ int dtd_options_from_json(struct dtd_options *o, const json_t *j, struct dt_err 
     return check ? set_check(o, check, e) : 0;
 }
 
-static int put_list(json_t *o, const char *name, char *const *list, unsigned n)
+static int options_put_list(json_t *o, const char *name, char *const *list, unsigned n)
 {
     json_t *a = json_array();
     for (unsigned i = 0; i < n; i++)
@@ -208,7 +208,7 @@ json_t *dtd_options_to_json(const struct dtd_options *o)
 {
     json_t *j = json_object();
     int bad = !j;
-    bad |= put_list(j, "allow", o->allow, o->nallow) | put_list(j, "deny", o->deny, o->ndeny);
+    bad |= options_put_list(j, "allow", o->allow, o->nallow) | options_put_list(j, "deny", o->deny, o->ndeny);
     if (o->maps)
         bad |= json_object_set_new(j, "maps", json_true());
     if (o->all_edges)

@@ -143,7 +143,7 @@ static void warnings(struct dt_str *o, const json_t *plan)
     dt_str_add(o, "</table>\n");
 }
 
-static void launches(struct dt_str *o, const json_t *plan)
+static void report_launches(struct dt_str *o, const json_t *plan)
 {
     size_t i;
     const json_t *l;
@@ -215,7 +215,7 @@ char *dtd_report_html(const json_t *plan)
     times(&o, plan);
     warnings(&o, plan);
     rewrites(&o, plan);
-    launches(&o, plan);
+    report_launches(&o, plan);
     rest(&o, plan);
     dt_str_add(&o, "</body></html>\n");
     return dt_str_take(&o);

@@ -22,12 +22,12 @@ struct track {
 };
 struct tracks dt_vec(struct track);
 
-static bool append(json_t *events, json_t *o) { return o && json_array_append_new(events, o) == 0; }
+static bool trace_append(json_t *events, json_t *o) { return o && json_array_append_new(events, o) == 0; }
 
 static bool meta(json_t *events, int pid, int tid, const char *what, const char *name)
 {
-    return append(events, json_pack("{s:s, s:s, s:i, s:i, s:{s:s}}", "ph", "M", "name", what, "pid", pid, "tid", tid,
-                                    "args", "name", name));
+    return trace_append(events, json_pack("{s:s, s:s, s:i, s:i, s:{s:s}}", "ph", "M", "name", what, "pid", pid, "tid",
+                                          tid, "args", "name", name));
 }
 
 /* The track of a slice: the first of its stream that is free at `start`, or a new one. -1: memory. */
@@ -85,10 +85,10 @@ static int side(json_t *events, int pid, const json_t *plan, const char *which, 
         for (size_t c = 0; l && c < sizeof copied / sizeof *copied; c++)
             if (json_object_get(l, copied[c]))
                 json_object_set(args, copied[c], json_object_get(l, copied[c]));
-        ok = append(events,
-                    json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:o}", "ph", "X", "name", name ? name : number,
-                              "cat", modeled ? "modeled" : "measured", "pid", pid, "tid", k + 1, "ts",
-                              (double)start / 1000, "dur", (double)(end - start) / 1000, "args", args));
+        ok = trace_append(events,
+                          json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:o}", "ph", "X", "name", name ? name : number,
+                                    "cat", modeled ? "modeled" : "measured", "pid", pid, "tid", k + 1, "ts",
+                                    (double)start / 1000, "dur", (double)(end - start) / 1000, "args", args));
     }
     free(t.p);
     if (i < json_array_size(times))

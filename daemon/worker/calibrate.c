@@ -28,7 +28,7 @@ static const struct {
             {"l4", "NVIDIA L4", 58},
             {"b200", "NVIDIA B200", 148}};
 
-static void place(const struct dev_info *i, char *out, size_t n)
+static void calibrate_place(const struct dev_info *i, char *out, size_t n)
 {
     snprintf(out, n, "calibration");
     for (size_t k = 0; k < sizeof gpus / sizeof *gpus; k++)
@@ -56,7 +56,7 @@ char *wrk_stored_figures(struct wrk *w)
     return text.s ? dt_str_take(&text) : NULL;
 }
 
-static json_t *document(struct wrk *w, const struct dev_calibration *c)
+static json_t *calibrate_document(struct wrk *w, const struct dev_calibration *c)
 {
     json_t *rows = json_object();
     dt_free_ char *text = dev_figures_text(c);
@@ -80,11 +80,11 @@ int wrk_calibrate(struct wrk *w, json_t *in, const struct dtd_options *o, struct
     r = dev_calibrate(w->dev, &c, e);
     if (r < 0)
         return r;
-    a->document = document(w, &c);
+    a->document = calibrate_document(w, &c);
     if (!a->document)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     char at[64];
-    place(dev_info(w->dev), at, sizeof at);
+    calibrate_place(dev_info(w->dev), at, sizeof at);
     struct cache_key k = {"calibration", at, w->key, w->toolchain, ""};
     if (w->cache && cache_put(w->cache, &k, "", a->document, NULL, &kept) < 0)
         dt_log(DT_LOG_WARN, "the calibration was not kept: %s", kept.detail ? kept.detail : "");

@@ -50,7 +50,7 @@ static void warn(struct wrk_memo *m, struct dt_err *e)
     dt_err_done(e);
 }
 
-static struct kept **place(struct wrk_memo *m, enum cache_kept kind, const char *key)
+static struct kept **memo_place(struct wrk_memo *m, enum cache_kept kind, const char *key)
 {
     uint32_t h = 2166136261u;
     for (const char *s = key; *s; s++)
@@ -61,7 +61,7 @@ static struct kept **place(struct wrk_memo *m, enum cache_kept kind, const char 
     return at;
 }
 
-static void drop(struct wrk_memo *m, struct kept **at)
+static void memo_drop(struct wrk_memo *m, struct kept **at)
 {
     struct kept *k = *at;
     *at = k->next;
@@ -83,22 +83,23 @@ static void make_room(struct wrk_memo *m, size_t n)
         for (unsigned b = 0; b < BUCKETS; b++)
             for (struct kept **at = &m->bucket[b]; *at;) {
                 if ((*at)->used <= oldest + (newest - oldest) / 4)
-                    drop(m, at);
+                    memo_drop(m, at);
                 else
                     at = &(*at)->next;
             }
     }
 }
 
-static struct kept *add(struct wrk_memo *m, enum cache_kept kind, const char *key, const void *p, size_t n, bool fresh)
+static struct kept *memo_add(struct wrk_memo *m, enum cache_kept kind, const char *key, const void *p, size_t n,
+                             bool fresh)
 {
-    struct kept **at = place(m, kind, key), *k;
+    struct kept **at = memo_place(m, kind, key), *k;
     if (*at)
-        drop(m, at);
+        memo_drop(m, at);
     if (n > MEMORY_BYTES / 4 || strlen(key) >= sizeof k->key)
         return NULL;
     make_room(m, n);
-    at = place(m, kind, key);
+    at = memo_place(m, kind, key);
     k = dt_calloc(1, sizeof *k);
     if (!k || !(k->p = dt_memdup(p, n))) {
         free(k);
@@ -113,7 +114,7 @@ static struct kept *add(struct wrk_memo *m, enum cache_kept kind, const char *ke
     return *at = k;
 }
 
-static void bad(void *user, const char *key, const char *why)
+static void memo_bad(void *user, const char *key, const char *why)
 {
     const struct view *v = user;
     if (v->m->bad++ < BAD)
@@ -121,11 +122,11 @@ static void bad(void *user, const char *key, const char *why)
                why, v->m->bad == BAD ? "; no more of these are told" : "");
 }
 
-static int get(void *user, const char *key, void **ret, size_t *ret_len)
+static int memo_get(void *user, const char *key, void **ret, size_t *ret_len)
 {
     const struct view *v = user;
     struct wrk_memo *m = v->m;
-    struct kept *k = *place(m, v->kind, key);
+    struct kept *k = *memo_place(m, v->kind, key);
     struct dt_err e = {0};
     if (!k && m->w->cache) {
         void *p;
@@ -134,11 +135,11 @@ static int get(void *user, const char *key, void **ret, size_t *ret_len)
         if (r < 0)
             warn(m, &e);
         else if (r == 0 && e.detail)
-            bad(user, key, e.detail);
+            memo_bad(user, key, e.detail);
         dt_err_done(&e);
         if (r != 1)
             return 0;
-        add(m, v->kind, key, p, n, false);
+        memo_add(m, v->kind, key, p, n, false);
         *ret = p;
         *ret_len = n;
         return 1;
@@ -150,10 +151,10 @@ static int get(void *user, const char *key, void **ret, size_t *ret_len)
     return 1;
 }
 
-static void put(void *user, const char *key, const void *p, size_t n)
+static void memo_put(void *user, const char *key, const void *p, size_t n)
 {
     const struct view *v = user;
-    add(v->m, v->kind, key, p, n, true);
+    memo_add(v->m, v->kind, key, p, n, true);
 }
 
 const struct ana_memo *wrk_memo(struct wrk *w, enum cache_kept kind)
@@ -161,12 +162,12 @@ const struct ana_memo *wrk_memo(struct wrk *w, enum cache_kept kind)
     if (!w->memo && (w->memo = dt_calloc(1, sizeof *w->memo))) {
         w->memo->w = w;
         for (enum cache_kept k = 0; k < CACHE_KEPT; k++)
-            w->memo->view[k] = (struct view){{get, put, &w->memo->view[k], bad}, w->memo, k};
+            w->memo->view[k] = (struct view){{memo_get, memo_put, &w->memo->view[k], memo_bad}, w->memo, k};
     }
     return w->memo ? &w->memo->view[kind].calls : NULL;
 }
 
-static void flush(struct wrk *w, enum cache_kept kind)
+static void memo_flush(struct wrk *w, enum cache_kept kind)
 {
     struct wrk_memo *m = w->memo;
     struct dt_vec(struct cache_bytes) v = {0};
@@ -183,14 +184,14 @@ static void flush(struct wrk *w, enum cache_kept kind)
 void wrk_memo_flush(struct wrk *w)
 {
     for (enum cache_kept k = 0; k < CACHE_KEPT; k++)
-        flush(w, k);
+        memo_flush(w, k);
 }
 
 void wrk_memo_done(struct wrk *w)
 {
     for (unsigned b = 0; w->memo && b < BUCKETS; b++)
         while (w->memo->bucket[b])
-            drop(w->memo, &w->memo->bucket[b]);
+            memo_drop(w->memo, &w->memo->bucket[b]);
     free(w->memo);
     w->memo = NULL;
 }

@@ -96,7 +96,8 @@ static int need_analysis(struct job *j, bool all, struct dt_err *e)
     return r;
 }
 
-static void store(struct job *j, const char *want, const struct dtd_options *opt, const json_t *doc, json_t *recipe)
+static void plan_store(struct job *j, const char *want, const struct dtd_options *opt, const json_t *doc,
+                       json_t *recipe)
 {
     struct dt_err why = {0};
     struct dtd_lookup l = lookup_of(j, want);
@@ -107,7 +108,7 @@ static void store(struct job *j, const char *want, const struct dtd_options *opt
 }
 
 /* The plan, and how it came about. */
-static int plan(struct job *j, json_t **ret_doc, json_t **ret_recipe, struct dt_err *e)
+static int plan_one(struct job *j, json_t **ret_doc, json_t **ret_recipe, struct dt_err *e)
 {
     const struct dtd_options *o = j->opt, plain = {0};
     const struct dev_info *info = dev_info(j->w->dev);
@@ -130,7 +131,7 @@ static int plan(struct job *j, json_t **ret_doc, json_t **ret_recipe, struct dt_
         ro.whole = UINT64_MAX;
     json_t *analysis = j->ana_all ? NULL : ana_to_json(j->ana, info, j->signature, false);
     if (analysis)
-        store(j, "analysis", &plain, analysis, NULL); /* it is at hand, and explain will want it */
+        plan_store(j, "analysis", &plain, analysis, NULL); /* it is at hand, and explain will want it */
     json_decref(analysis);
     struct cache_key k = {"plan", j->signature, j->w->key, j->w->toolchain, policy};
     int r = wrk_plan_by_recipe(j->w, &k, j->g, j->prog, j->ana, &ro, ret_doc, ret_recipe, e);
@@ -141,7 +142,7 @@ static int plan(struct job *j, json_t **ret_doc, json_t **ret_recipe, struct dt_
 }
 
 /* The document for want, from the cache or made. 1 hit, 0 made. */
-static int document(struct job *j, const char *want, json_t **ret, struct dt_err *e)
+static int plan_document(struct job *j, const char *want, json_t **ret, struct dt_err *e)
 {
     struct dtd_lookup l = lookup_of(j, want);
     bool is_plan = !strcmp(want, "plan");
@@ -166,14 +167,14 @@ static int document(struct job *j, const char *want, json_t **ret, struct dt_err
     const struct dev_info *info = dev_info(j->w->dev);
     json_t *doc = NULL, *recipe = NULL;
     if (is_plan) {
-        r = plan(j, &doc, &recipe, e);
+        r = plan_one(j, &doc, &recipe, e);
     } else {
         doc = ana_to_json(j->ana, info, j->signature, j->opt->maps);
         r = doc ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory for the analysis document");
     }
     if (r < 0)
         return r;
-    store(j, want, j->opt, doc, recipe);
+    plan_store(j, want, j->opt, doc, recipe);
     json_decref(recipe);
     if (dtd_warnings(doc, j->g) < 0 || dtd_plain(doc) < 0) {
         json_decref(doc);
@@ -189,7 +190,7 @@ static int answer(struct wrk *w, json_t *graph, const struct dtd_options *o, con
     struct job j = {0};
     int r = job_init(&j, w, graph, o, e);
     if (r >= 0)
-        r = document(&j, want, &a->document, e);
+        r = plan_document(&j, want, &a->document, e);
     if (r >= 0) {
         a->hit = r == 1;
         snprintf(a->digest, sizeof a->digest, "%s", j.digest);
@@ -298,9 +299,9 @@ int wrk_explain(struct wrk *w, json_t *graph, const struct dtd_options *o, struc
     json_t *analysis = NULL, *plan = NULL;
     int r = job_init(&j, w, graph, o, e), r2 = 0;
     if (r >= 0)
-        r = document(&j, "analysis", &analysis, e);
+        r = plan_document(&j, "analysis", &analysis, e);
     if (r >= 0)
-        r2 = document(&j, "plan", &plan, e);
+        r2 = plan_document(&j, "plan", &plan, e);
     if (r >= 0 && r2 >= 0)
         reasons(&j, analysis);
     if (r >= 0 && r2 >= 0) {

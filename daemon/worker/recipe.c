@@ -22,7 +22,7 @@
 #include "rewrite/rewrite.h"
 
 /* Words name the poster's launches: canonical ones are kept. */
-static void refuse(struct wrk *w, const struct cache_key *k, struct dt_graph *g, const char *reason)
+static void recipe_refuse(struct wrk *w, const struct cache_key *k, struct dt_graph *g, const char *reason)
 {
     json_t *doc = json_pack("{s:[{s:s}]}", "rewrites", "reason", reason);
     bool clean = doc && cache_rename(doc, g, false, NULL) == 0 && dtd_plain(doc) == 0;
@@ -34,7 +34,7 @@ static void refuse(struct wrk *w, const struct cache_key *k, struct dt_graph *g,
 }
 
 /* Is it the plan that the recipe is of? 1, 0, negative: error. */
-static int compare(const json_t *plan, struct dt_graph *g, const char *want, struct dt_err *e)
+static int recipe_compare(const json_t *plan, struct dt_graph *g, const char *want, struct dt_err *e)
 {
     char digest[DT_SHA256_TEXT];
     json_t *copy = json_deep_copy(plan);
@@ -65,11 +65,11 @@ int wrk_plan_by_recipe(struct wrk *w, const struct cache_key *k, struct dt_graph
         return 0;
     int r = rw_plan_by(w->dev, p, a, o, k->signature, theirs, &plan, &recipe, &why, e), same = 0;
     json_decref(theirs);
-    if (r == 0 && (same = compare(plan, g, digest, e)) == 0)
+    if (r == 0 && (same = recipe_compare(plan, g, digest, e)) == 0)
         dt_str_add(&why, "digest: the plan that its rewrites make of these kernels has other modules or launches than "
                          "the one that was imported");
     if (r == 1 || (r == 0 && same == 0))
-        refuse(w, k, g, why.s ? why.s : "");
+        recipe_refuse(w, k, g, why.s ? why.s : "");
     dt_str_done(&why);
     if (r == 0 && same == 1 && put_time(plan)) {
         cache_recipe_done(w->cache, k, NULL);

@@ -99,8 +99,8 @@ static int output(const struct dt_graph *g, uint32_t b, struct dev_run *run, boo
     return r;
 }
 
-static int run(struct wrk *w, const struct dt_graph *g, const struct dev_prog *prog, const json_t *doc,
-               const struct dtd_options *o, json_t **ret, struct dt_err *e)
+static int run_one(struct wrk *w, const struct dt_graph *g, const struct dev_prog *prog, const json_t *doc,
+                   const struct dtd_options *o, json_t **ret, struct dt_err *e)
 {
     struct dev_run *dr = NULL;
     struct dev_time t = {0};
@@ -192,7 +192,7 @@ int wrk_run(struct wrk *w, json_t *graph, const struct dtd_options *o, struct wr
     if (r >= 0 && run_it->is_plan)
         r = rw_waits_check(w->dev, prog, NULL, NULL, e);
     if (r >= 0)
-        r = run(w, run_it, prog, graph, o, &a->document, e);
+        r = run_one(w, run_it, prog, graph, o, &a->document, e);
     if (r >= 0 && dtd_warnings(a->document, g) < 0)
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r >= 0 && run_it == old)

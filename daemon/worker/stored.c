@@ -28,7 +28,7 @@ int wrk_cache(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk
     return r < 0 ? r : dtd_cache_op(w->cache, op ? op : "stats", in, &a->document, e);
 }
 
-static int find(struct wrk *w, json_t *in, const char *want, struct wrk_answer *a, struct dt_err *e)
+static int stored_find(struct wrk *w, json_t *in, const char *want, struct wrk_answer *a, struct dt_err *e)
 {
     const char *sig = json_string_value(json_object_get(in, "signature"));
     if (!sig || !dt_sha256_ok(sig))
@@ -47,17 +47,17 @@ static int find(struct wrk *w, json_t *in, const char *want, struct wrk_answer *
 
 int wrk_find_analysis(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
 {
-    return find(w, in, "analysis", a, e);
+    return stored_find(w, in, "analysis", a, e);
 }
 
 int wrk_find_plan(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
 {
-    return find(w, in, "plan", a, e);
+    return stored_find(w, in, "plan", a, e);
 }
 
 int wrk_report(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
 {
-    int r = find(w, in, "plan", a, e);
+    int r = stored_find(w, in, "plan", a, e);
     if (r < 0)
         return r;
     char *html = dtd_report_html(a->document);
@@ -72,7 +72,7 @@ int wrk_report(struct wrk *w, json_t *in, const struct dtd_options *o, struct wr
 
 int wrk_trace(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
 {
-    int r = find(w, in, "plan", a, e);
+    int r = stored_find(w, in, "plan", a, e);
     if (r < 0)
         return r;
     dt_free_ char *trace = dtd_trace_json(a->document, e);

@@ -27,7 +27,7 @@ static bool may(const struct rw_body *b)
            !b->shared_bytes && !b->cp_async;
 }
 
-static void set(struct rw_cand *c, uint32_t threads)
+static void abreast_set(struct rw_cand *c, uint32_t threads)
 {
     c->threads = threads;
     for (uint32_t s = 0; s < c->facts.nbody; s++) {
@@ -51,9 +51,9 @@ void rw_abreast(struct rw_cand *c)
         most = most < room / own ? most : room / own;
         t = own * most > t ? own * most : t;
     }
-    set(c, t);
+    abreast_set(c, t);
     if (t > least && rw_phase_barrier(c) < 0)
-        set(c, least);
+        abreast_set(c, least);
 }
 
 bool rw_narrow(struct rw_cand *c)

@@ -34,7 +34,7 @@ static char *path_of(const char *base, const char *bundle, unsigned k)
 }
 
 /* Folders named as bundles are; *ret_oldest is the one whose reason was written first. */
-static unsigned count(const char *base, char ret_oldest[17])
+static unsigned bundle_count(const char *base, char ret_oldest[17])
 {
     DIR *d = opendir(base);
     struct timespec first = {0};
@@ -60,14 +60,14 @@ static unsigned count(const char *base, char ret_oldest[17])
 static void make_room(const char *base)
 {
     char oldest[17];
-    for (unsigned n = count(base, oldest); n >= KEPT; n--) {
+    for (unsigned n = bundle_count(base, oldest); n >= KEPT; n--) {
         for (unsigned k = 0; k < 3; k++) {
             dt_free_ char *path = path_of(base, oldest, k);
             if (path)
                 unlink(path);
         }
         dt_free_ char *dir = path_of(base, oldest, 3);
-        if (!dir || rmdir(dir) < 0 || count(base, oldest) != n - 1)
+        if (!dir || rmdir(dir) < 0 || bundle_count(base, oldest) != n - 1)
             break;
     }
 }
@@ -92,7 +92,7 @@ static const char *folder(void)
 }
 
 /* Takes both documents. */
-static void leave(json_t *original, json_t *plan, const char *what)
+static void bundle_leave(json_t *original, json_t *plan, const char *what)
 {
     const char *base = folder();
     dt_free_ char *first = original ? json_dumps(original, JSON_INDENT(1)) : NULL,
@@ -121,13 +121,13 @@ bool rw_bundle_wanted(void) { return folder() && *folder(); }
 void rw_bundle(const struct dev_prog *original, const struct dev_prog *plan, const char *what)
 {
     if (rw_bundle_wanted())
-        leave(rw_graph_ptx(original), rw_graph_ptx(plan), what);
+        bundle_leave(rw_graph_ptx(original), rw_graph_ptx(plan), what);
 }
 
 void rw_bundle_document(const struct dev_prog *original, json_t *plan, const char *what)
 {
     if (rw_bundle_wanted())
-        leave(rw_graph_ptx(original), json_incref(plan), what);
+        bundle_leave(rw_graph_ptx(original), json_incref(plan), what);
 }
 
 void rw_bundle_kernel(const struct dev_prog *original, const char *ptx, const char *what)
@@ -137,7 +137,7 @@ void rw_bundle_kernel(const struct dev_prog *original, const char *ptx, const ch
     for (unsigned n = 1; json_object_get(modules, name); n++)
         snprintf(name, sizeof name, "refused%u", n);
     if (plan && json_object_set_new(modules, name, json_pack("{s:s}", "ptx", ptx)) == 0)
-        leave(rw_graph_ptx(original), plan, what);
+        bundle_leave(rw_graph_ptx(original), plan, what);
     else
         json_decref(plan);
 }

@@ -156,7 +156,7 @@ struct place {
     uint64_t rank, at;
 };
 
-static struct place place_of(const struct rw_redirect *r, uint64_t o)
+static struct place cluster_place_of(const struct rw_redirect *r, uint64_t o)
 {
     uint64_t row = r->pitch ? o / r->pitch : 0, x = r->pitch ? o % r->pitch : o;
     if (r->owners == 1)
@@ -192,10 +192,10 @@ bool rw_cluster_owners(const struct rw_cand *c, struct rw_redirect *r, const str
         uint64_t zero = base[i / c->cluster * c->cluster];
         for (uint32_t k = 0; k < box[i].n; k++) {
             uint64_t lo = box[i].iv[k].lo - zero, len = box[i].iv[k].hi - box[i].iv[k].lo;
-            struct place p = place_of(r, lo), q = place_of(r, lo + len - 1);
+            struct place p = cluster_place_of(r, lo), q = cluster_place_of(r, lo + len - 1);
             struct rw_redirect own = *r;
             own.owners = 1;
-            uint64_t mine = place_of(&own, box[i].iv[k].lo - base[i]).at; /* where the rank itself puts it */
+            uint64_t mine = cluster_place_of(&own, box[i].iv[k].lo - base[i]).at; /* where the rank itself puts it */
             if (box[i].iv[k].lo < zero || lo + len > (UINT64_C(1) << 30) || p.rank != i % c->cluster ||
                 q.rank != p.rank || p.at != mine || q.at != p.at + len - 1 || q.at >= r->bytes) {
                 dt_str_add(why, "the ranks of a cluster do not have equal parts of its footprint at equal distances");
@@ -209,7 +209,7 @@ bool rw_cluster_owners(const struct rw_cand *c, struct rw_redirect *r, const str
 /* ---- a load, or a store, of the consumer ------------------------------------------------------------------------- */
 
 /* out = v / by, and v = v % by where `rest` */
-static int divide(struct rw_join *j, const char *out, const char *v, uint32_t by, bool rest)
+static int cluster_divide(struct rw_join *j, const char *out, const char *v, uint32_t by, bool rest)
 {
     int r = (by & (by - 1)) == 0 ? rw_emit(j, "shr.u32 %s, %s, %d;", out, v, __builtin_ctz(by))
                                  : rw_emit(j, "div.u32 %s, %s, %u;", out, v, by);
@@ -233,11 +233,11 @@ int rw_cluster_address(struct rw_join *j, const struct rw_redirect *q, uint32_t 
     const char *S = rw_rname(j, s), *RK = rw_rname(j, rank), *Q = rw_rname(j, row), *O = rw_rname(j, origin);
     int r = q->owners == 1 ? rw_emit(j, "mov.b32 %s, 0;", RK) : 0;
     if (r == 0 && q->by_rows)
-        r = divide(j, RK, S, q->step, true);
+        r = cluster_divide(j, RK, S, q->step, true);
     if (r == 0 && q->pitch)
-        r = divide(j, Q, S, q->pitch, true);
+        r = cluster_divide(j, Q, S, q->pitch, true);
     if (r == 0 && q->owners > 1 && !q->by_rows)
-        r = divide(j, RK, S, q->step, true);
+        r = cluster_divide(j, RK, S, q->step, true);
     if (r == 0 && q->pitch)
         r = rw_emit(j, "mad.lo.s32 %s, %s, %u, %s;", S, Q, q->width, S);
     if (r < 0 || (r = rw_emit(j, "add.s32 %s, %s, %s;", S, S, O)) < 0)

@@ -25,7 +25,7 @@
 
 #include <string.h>
 
-static int nomem(struct rw_join *j) { return dt_err_set(j->e, DT_E_NOMEM, "out of memory"); }
+static int copy_nomem(struct rw_join *j) { return dt_err_set(j->e, DT_E_NOMEM, "out of memory"); }
 
 struct ptx_var *rw_map_var(struct rw_join *j, int side, const struct ptx_var *v, uint32_t *ret_offset)
 {
@@ -65,7 +65,7 @@ static int map_opnd(struct rw_join *j, struct rw_phase *p, struct ptx_opnd *o)
     case PTX_O_VEC: {
         struct ptx_opnd *elem = dt_new_array(&j->m->arena, struct ptx_opnd, o->n ? o->n : 1);
         if (!elem)
-            return nomem(j);
+            return copy_nomem(j);
         memcpy(elem, o->elem, sizeof *elem * o->n);
         o->elem = elem;
         for (unsigned k = 0; k < o->n; k++) {
@@ -116,7 +116,7 @@ static bool is_geometry(const struct ptx_opnd *o)
             (o->sreg >= PTX_SR_CLUSTERID && o->sreg <= PTX_SR_CLUSTER_NCTARANK));
 }
 
-static int append(struct rw_join *j, const struct ptx_inst *i) { return ptx_append(j->f, *i) ? 0 : nomem(j); }
+static int copy_append(struct rw_join *j, const struct ptx_inst *i) { return ptx_append(j->f, *i) ? 0 : copy_nomem(j); }
 
 /* v as a type holds it, in a register that may be wider. */
 static uint64_t held(enum ptx_type t, uint64_t v)
@@ -142,7 +142,7 @@ static int copy_geometry(struct rw_join *j, struct rw_phase *p, struct ptx_inst 
             two[0] = dst.elem[k];
             two[1] = geometry(j, p, src.sreg, (int)k);
             one.opnd = two;
-            int r = append(j, &one);
+            int r = copy_append(j, &one);
             if (r < 0)
                 return r;
         }
@@ -166,7 +166,7 @@ static int copy_geometry(struct rw_join *j, struct rw_phase *p, struct ptx_inst 
         i->nmod = 0;
         i->type[0] = size == 2 ? PTX_U16 : size == 4 ? PTX_U32 : size == 8 ? PTX_U64 : i->type[0];
     }
-    return append(j, i);
+    return copy_append(j, i);
 }
 
 /* bar.* -> barrier.*, counted where the phase has fewer threads than the fused block. */
@@ -185,7 +185,7 @@ static int copy_barrier(struct rw_join *j, struct rw_phase *p, struct ptx_inst *
         i->opnd = opnd;
         i->nopnd++;
     }
-    return append(j, i);
+    return copy_append(j, i);
 }
 
 static bool written_here(const struct rw_cand *c, int side, uint64_t prov)
@@ -255,7 +255,7 @@ static int shared_address(struct rw_join *j, struct rw_phase *p, const struct rw
         }
     uint32_t s = ptx_reg_new(j->f, PTX_B32, "dt_s");
     if (s == PTX_NO_REG)
-        return nomem(j);
+        return copy_nomem(j);
     bool wide = ptx_type_bytes(j->f->reg[a->reg].type) == 8;
     if (wide)
         x = rw_emit(j, "cvt.u32.u64 %s, %s;", rw_rname(j, s), rw_rname(j, a->reg));
@@ -280,7 +280,7 @@ static int shared_address(struct rw_join *j, struct rw_phase *p, const struct rw
     } else {
         uint32_t q = ptx_reg_new(j->f, PTX_B32, "dt_q");
         if (q == PTX_NO_REG)
-            return nomem(j);
+            return copy_nomem(j);
         const char *S = rw_rname(j, s), *Q = rw_rname(j, q);
         if ((x = rw_emit(j, "sub.s32 %s, %s, %s;", S, S, rw_rname(j, base))) < 0)
             return x;
@@ -328,15 +328,15 @@ static int copy_redirected(struct rw_join *j, struct rw_phase *p, const struct p
     if (x < 0)
         return x;
     rw_drop_hints(i);
-    if (both && (x = append(j, i)) < 0)
+    if (both && (x = copy_append(j, i)) < 0)
         return x;
     i->opnd[at].reg = s; /* the caller's own array, which it looks at again */
     i->opnd[at].off = off;
     i->space = j->c->cluster && p->side == 1 && !r->own ? PTX_SHARED_CLUSTER : PTX_SHARED;
-    return append(j, i);
+    return copy_append(j, i);
 }
 
-static void on_write(uint32_t reg, bool write, void *user)
+static void copy_on_write(uint32_t reg, bool write, void *user)
 {
     struct rw_phase *p = user;
     for (unsigned k = 0; write && k < p->nknown;) {
@@ -356,7 +356,7 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
     if (o->nopnd > 14) { /* branch target lists and calls may be long */
         i.opnd = dt_new_array(&j->m->arena, struct ptx_opnd, o->nopnd);
         if (!i.opnd)
-            return nomem(j);
+            return copy_nomem(j);
     } else {
         i.opnd = opnd;
     }
@@ -380,7 +380,7 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
     switch (o->op) {
     case PTX_OP_LABEL:
     case PTX_OP_PRAGMA:
-    case PTX_OP_BRANCHTARGETS: p->nknown = 0; return append(j, &i);
+    case PTX_OP_BRANCHTARGETS: p->nknown = 0; return copy_append(j, &i);
     case PTX_OP_RET:
     case PTX_OP_EXIT: return rw_emit_bra(j, p->end, i.pred, i.pred_neg);
     case PTX_OP_BRA:
@@ -408,7 +408,7 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
                 dev_round_mul(&i);
             if (o->op == PTX_OP_LD && rw_is_global_access(o) && written_here(j->c, p->side, rw_prov_of(b, o)))
                 rw_drop_hints(&i);
-            x = append(j, &i);
+            x = copy_append(j, &i);
         }
     }
     if (x < 0)
@@ -416,7 +416,7 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
     struct ptx_inst mapped = i; /* what this instruction overwrites */
     mapped.opnd = i.opnd;
     if (o->nopnd && !(ptx_op_info(o->op)->flags & PTX_F_NODST))
-        ptx_inst_regs(&mapped, on_write, p);
+        ptx_inst_regs(&mapped, copy_on_write, p);
     return 0;
 }
 
@@ -428,7 +428,7 @@ int rw_copy_function(struct rw_join *j, struct rw_phase *p, const struct ptx_fun
         struct ptx_inst i = f->inst[n];
         i.opnd = dt_new_array(&j->m->arena, struct ptx_opnd, i.nopnd + 1);
         if (!i.opnd)
-            return nomem(j);
+            return copy_nomem(j);
         if (i.nopnd)
             memcpy(i.opnd, f->inst[n].opnd, sizeof *i.opnd * i.nopnd);
         for (unsigned k = 0; k < i.nopnd; k++) {
@@ -443,7 +443,7 @@ int rw_copy_function(struct rw_join *j, struct rw_phase *p, const struct ptx_fun
             dev_round_mul(&i);
         if (i.op == PTX_OP_LD && rw_is_global_access(&i))
             rw_drop_hints(&i);
-        int r = append(j, &i);
+        int r = copy_append(j, &i);
         if (r < 0)
             return r;
     }

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static int nomem(struct rw_join *j) { return dt_err_set(j->e, DT_E_NOMEM, "out of memory"); }
+static int data_nomem(struct rw_join *j) { return dt_err_set(j->e, DT_E_NOMEM, "out of memory"); }
 
 bool rw_same_arg(const struct dt_arg *x, const struct dt_arg *y)
 {
@@ -46,7 +46,7 @@ struct ptx_var *rw_new_param(struct rw_join *j, const struct ptx_var *like)
     return to;
 }
 
-static bool dropped(const struct rw_cand *c, int s, uint32_t arg)
+static bool data_dropped(const struct rw_cand *c, int s, uint32_t arg)
 {
     for (uint32_t r = 0; rw_in_shared(c) && r < c->nredirect && arg < 62; r++)
         if (c->redirect[r].drop_arg && ((c->redirect[r].args[s] >> arg) & 1))
@@ -64,7 +64,7 @@ static struct ptx_var *shared_param(struct rw_join *j, uint32_t s, uint32_t i)
     for (uint32_t b = 0; b < s && i < c->facts.body[s].step->launch->narg; b++)
         for (uint32_t k = 0; k < c->facts.body[b].f->nparam && k < c->facts.body[b].step->launch->narg; k++) {
             const struct ptx_var *w = c->facts.body[b].f->param[k];
-            if (!rw_is_zero_word(v) && !rw_is_zero_word(w) && !dropped(c, (int)b, k) && w->bytes == v->bytes &&
+            if (!rw_is_zero_word(v) && !rw_is_zero_word(w) && !data_dropped(c, (int)b, k) && w->bytes == v->bytes &&
                 w->align == v->align && w->is_array == v->is_array &&
                 rw_same_arg(&c->facts.body[b].step->launch->arg[k], &c->facts.body[s].step->launch->arg[i]) &&
                 (to = rw_map_var(j, (int)b, w, &off)))
@@ -82,19 +82,19 @@ int rw_make_params(struct rw_join *j)
         c->made.arg_keep[s] = ~UINT64_C(0);
         c->made.arg_same[s] = dt_new_array(&c->arena, bool, f->nparam + 1);
         if (!c->made.arg_same[s])
-            return nomem(j);
+            return data_nomem(j);
         for (uint32_t i = 0; i < f->nparam; i++) {
             const struct ptx_var *v = f->param[i];
-            if (dropped(c, (int)s, i)) {
+            if (data_dropped(c, (int)s, i)) {
                 c->made.arg_keep[s] &= ~(UINT64_C(1) << i);
                 continue;
             }
             struct ptx_var *to = shared_param(j, s, i);
             c->made.arg_same[s][i] = to != NULL;
             if (!to && !(to = rw_new_param(j, v)))
-                return nomem(j);
+                return data_nomem(j);
             if (!dt_push(&j->vars, (struct rw_var_pair){v, to, 0, (int)s}))
-                return nomem(j);
+                return data_nomem(j);
         }
     }
     return 0;
@@ -141,7 +141,7 @@ static int copy_module_vars(struct rw_join *j, const struct ptx_function *f)
                 continue;
             struct ptx_var *to = copy_data(j, o->var);
             if (!to || !dt_push(&j->vars, (struct rw_var_pair){o->var, to, 0, RW_ANY_SIDE}))
-                return nomem(j);
+                return data_nomem(j);
         }
     return 0;
 }
@@ -160,10 +160,10 @@ static int copy_function_vars(struct rw_join *j, const struct ptx_function *f, s
         struct ptx_var *w = ptx_var_new(j->m, to, name, v->space, scalar ? v->type : PTX_B8, scalar ? 1 : v->bytes,
                                         v->align ? v->align : 1);
         if (!w)
-            return nomem(j);
+            return data_nomem(j);
         w->is_array = v->is_array;
         if (!dt_push(&j->vars, (struct rw_var_pair){v, w, 0, side}))
-            return nomem(j);
+            return data_nomem(j);
     }
     return 0;
 }
@@ -192,7 +192,7 @@ static int copy_function(struct rw_join *j, const struct ptx_function *f, bool o
     fresh_name(j, NULL, name, sizeof name, "dt_f", f->name);
     struct ptx_function *to = ptx_function_new(j->m, name, false), *outer = j->f;
     if (!to)
-        return nomem(j);
+        return data_nomem(j);
     to->noreturn = f->noreturn;
     to->has_body = true;
     to->ret = dt_new_array(&j->m->arena, struct ptx_var *, f->nret + 1);
@@ -202,7 +202,7 @@ static int copy_function(struct rw_join *j, const struct ptx_function *f, bool o
         snprintf(pname, sizeof pname, "dt_p%u", j->nunique++);
         struct ptx_var *w = ptx_param_new(to, pname, v->is_array ? PTX_B8 : v->type, v->bytes, v->align);
         if (!w || !to->ret)
-            return nomem(j);
+            return data_nomem(j);
         w->is_array = v->is_array;
         w->space = v->space;
         if (k < f->nret) { /* ptx_param_new adds at the end of param */
@@ -210,7 +210,7 @@ static int copy_function(struct rw_join *j, const struct ptx_function *f, bool o
             to->ret[to->nret++] = w;
         }
         if (!dt_push(&j->vars, (struct rw_var_pair){v, w, 0, RW_ANY_SIDE}))
-            return nomem(j);
+            return data_nomem(j);
     }
     if ((r = copy_function_vars(j, f, to, RW_ANY_SIDE)) < 0)
         return r;
@@ -218,21 +218,21 @@ static int copy_function(struct rw_join *j, const struct ptx_function *f, bool o
     p.reg = dt_new_array(&j->m->arena, uint32_t, f->nreg + 1);
     p.label = dt_new_array(&j->m->arena, uint32_t, f->nlabel + 1);
     if (!p.reg || !p.label)
-        return nomem(j);
+        return data_nomem(j);
     for (uint32_t k = 0; k < f->nreg; k++) {
         if ((p.reg[k] = ptx_reg_new(to, f->reg[k].type, "r")) == PTX_NO_REG)
-            return nomem(j);
+            return data_nomem(j);
         to->reg[p.reg[k]].vec = f->reg[k].vec;
     }
     for (uint32_t k = 0; k < f->nlabel; k++)
         if ((p.label[k] = ptx_label_new(to, "L")) == PTX_NO_REG)
-            return nomem(j);
+            return data_nomem(j);
     j->f = to;
     r = rw_copy_function(j, &p, f);
     j->f = outer;
     if (r < 0)
         return r;
-    return dt_push(&j->funcs, (struct rw_func_pair){f, to, open}) ? 0 : nomem(j);
+    return dt_push(&j->funcs, (struct rw_func_pair){f, to, open}) ? 0 : data_nomem(j);
 }
 
 static int copy_callees(struct rw_join *j, const struct ptx_function *f, bool open)
@@ -258,7 +258,7 @@ int rw_make_shared(struct rw_join *j)
     j->smem = ptx_var_new(j->m, c->shared_dynamic ? NULL : j->f, name, PTX_SHARED, PTX_B8,
                           c->shared_dynamic ? 0 : c->shared_bytes, c->shared_align);
     if (!j->smem)
-        return nomem(j);
+        return data_nomem(j);
     if (c->shared_dynamic) {
         j->smem->is_extern = true;
         j->smem->is_array = true;
@@ -268,7 +268,7 @@ int rw_make_shared(struct rw_join *j)
         for (uint32_t k = 0; k < c->facts.body[s].nshared; k++)
             if (!dt_push(&j->vars, (struct rw_var_pair){c->facts.body[s].shared_var[k], j->smem,
                                                         c->facts.body[s].shared_at[k], s}))
-                return nomem(j);
+                return data_nomem(j);
     return 0;
 }
 

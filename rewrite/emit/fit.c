@@ -207,7 +207,7 @@ struct foot {
     struct ana_set box, must, read, again; /* again: what the consumer writes */
 };
 
-static struct foot footprint(struct rw_cand *c, uint32_t k, uint32_t buffer, struct dt_arena *a)
+static struct foot fit_footprint(struct rw_cand *c, uint32_t k, uint32_t buffer, struct dt_arena *a)
 {
     struct foot f = {0};
     const struct ana_launch *pl = &c->facts.ana->launch[c->facts.launch[0]],
@@ -367,7 +367,7 @@ static int try_buffer(struct rw_cand *c, uint32_t buffer, struct rw_redirect *re
     r.own = c->cluster != 0;
     for (uint32_t k = 0; k < n && own; k++) {
         struct dt_str no = {0};
-        f[k] = footprint(c, k, buffer, &tmp);
+        f[k] = fit_footprint(c, k, buffer, &tmp);
         box[k] = f[k].box;
         own = (k + 1) % ranks || own_bytes(&f[k + 1 - ranks], ranks, &tmp, why);
         r.own = r.own && own_bytes(&f[k], 1, &tmp, &no);

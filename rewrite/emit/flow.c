@@ -80,13 +80,13 @@ static uint32_t rows_at(const struct rw_flow *f) { return signal_at() + 2 * f->n
 static uint32_t waits_at(const struct rw_flow *f) { return rows_at(f) + 2 * (f->n + 1); }
 static uint32_t counts_at(const struct rw_flow *f) { return waits_at(f) + 2 * f->wait_at[f->n]; }
 
-static void put(uint8_t *p, uint32_t v, unsigned bytes)
+static void emit_flow_put(uint8_t *p, uint32_t v, unsigned bytes)
 {
     for (unsigned k = 0; k < bytes; k++)
         p[k] = (uint8_t)(v >> (8 * k));
 }
 
-static uint32_t get(const uint8_t *p, unsigned bytes)
+static uint32_t emit_flow_get(const uint8_t *p, unsigned bytes)
 {
     uint32_t v = 0;
     for (unsigned k = 0; k < bytes; k++)
@@ -105,9 +105,9 @@ int rw_flow_read(struct dt_arena *a, const struct ptx_function *entry, struct rw
         return 1;
     if (!t->init || t->bytes < HEAD)
         return DT_E_GRAPH;
-    f.n = get(t->init, 4);
-    f.nflag = get(t->init + 4, 4);
-    uint32_t nwait = get(t->init + 8, 4);
+    f.n = emit_flow_get(t->init, 4);
+    f.nflag = emit_flow_get(t->init + 4, 4);
+    uint32_t nwait = emit_flow_get(t->init + 8, 4);
     if (HEAD + 2 * (2 * (uint64_t)f.n + 1 + nwait + f.nflag) != t->bytes)
         return DT_E_GRAPH;
     f.signal = dt_new_array(a, uint32_t, (size_t)f.n + 1);
@@ -118,23 +118,23 @@ int rw_flow_read(struct dt_arena *a, const struct ptx_function *entry, struct rw
         return DT_E_NOMEM;
     const uint8_t *p = t->init + HEAD;
     for (uint32_t v = 0; v < f.n; v++, p += 2)
-        f.signal[v] = get(p, 2) == RW_FLOW_NONE ? UINT32_MAX : get(p, 2);
+        f.signal[v] = emit_flow_get(p, 2) == RW_FLOW_NONE ? UINT32_MAX : emit_flow_get(p, 2);
     for (uint32_t v = 0; v <= f.n; v++, p += 2) {
-        f.wait_at[v] = get(p, 2);
+        f.wait_at[v] = emit_flow_get(p, 2);
         if (f.wait_at[v] > nwait || (v && f.wait_at[v] < f.wait_at[v - 1]))
             return DT_E_GRAPH;
     }
     if (f.wait_at[f.n] != nwait)
         return DT_E_GRAPH;
     for (uint32_t i = 0; i < nwait; i++, p += 2)
-        f.wait[i] = get(p, 2);
+        f.wait[i] = emit_flow_get(p, 2);
     for (uint32_t i = 0; i < f.nflag; i++, p += 2)
-        f.count[i] = get(p, 2);
+        f.count[i] = emit_flow_get(p, 2);
     *ret = f;
     return 0;
 }
 
-static struct ptx_var *data(struct rw_join *j, const char *suffix, size_t bytes, uint32_t align)
+static struct ptx_var *emit_flow_data(struct rw_join *j, const char *suffix, size_t bytes, uint32_t align)
 {
     char name[160];
     snprintf(name, sizeof name, "%s_%s", j->c->made.entry, suffix);
@@ -168,22 +168,22 @@ int rw_flow_declare(struct rw_join *j)
     uint32_t nwait = f->wait_at[f->n];
     snprintf(name, sizeof name, "%s_param_%u", j->c->made.entry, j->f->nparam);
     f->scratch = ptx_param_new(j->f, name, PTX_U64, 8, 8);
-    f->table = data(j, "flow", counts_at(f) + 2 * (size_t)f->nflag, 4);
+    f->table = emit_flow_data(j, "flow", counts_at(f) + 2 * (size_t)f->nflag, 4);
     if (!f->scratch || !f->table)
         return dt_err_set(j->e, DT_E_NOMEM, "out of memory");
     uint8_t *p = f->table->init;
-    put(p, f->n, 4);
-    put(p + 4, f->nflag, 4);
-    put(p + 8, nwait, 4);
+    emit_flow_put(p, f->n, 4);
+    emit_flow_put(p + 4, f->nflag, 4);
+    emit_flow_put(p + 8, nwait, 4);
     p += HEAD;
     for (uint32_t v = 0; v < f->n; v++, p += 2)
-        put(p, f->signal[v] == UINT32_MAX ? RW_FLOW_NONE : f->signal[v], 2);
+        emit_flow_put(p, f->signal[v] == UINT32_MAX ? RW_FLOW_NONE : f->signal[v], 2);
     for (uint32_t v = 0; v <= f->n; v++, p += 2)
-        put(p, f->wait_at[v], 2);
+        emit_flow_put(p, f->wait_at[v], 2);
     for (uint32_t i = 0; i < nwait; i++, p += 2)
-        put(p, f->wait[i], 2);
+        emit_flow_put(p, f->wait[i], 2);
     for (uint32_t i = 0; i < f->nflag; i++, p += 2)
-        put(p, f->count[i], 2);
+        emit_flow_put(p, f->count[i], 2);
     return 0;
 }
 
@@ -273,7 +273,7 @@ static int emit_fail(struct rw_join *j)
     size_t said =
         (size_t)snprintf(say, sizeof say, "dataflow-fusion: it has not come after %u polls", RW_FLOW_POLLS) + 1;
     size_t entry_at = said + strlen(file) + 1, bytes = entry_at + strlen(j->c->made.entry) + 1;
-    struct ptx_var *text = data(j, "says", bytes, 1);
+    struct ptx_var *text = emit_flow_data(j, "says", bytes, 1);
     const char *a = reg(j, PTX_B64, "dt_s"), *b = reg(j, PTX_B64, "dt_s");
     int r;
     if (!text || !a || !b)

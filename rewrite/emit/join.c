@@ -35,7 +35,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int nomem(struct rw_join *j) { return dt_err_set(j->e, DT_E_NOMEM, "out of memory"); }
+static int join_nomem(struct rw_join *j) { return dt_err_set(j->e, DT_E_NOMEM, "out of memory"); }
 
 const char *rw_rname(const struct rw_join *j, uint32_t reg) { return j->f->reg[reg].name; }
 
@@ -46,7 +46,7 @@ int rw_emit(struct rw_join *j, const char *fmt, ...)
     va_start(ap, fmt);
     dt_str_addfv(&s, fmt, ap);
     va_end(ap);
-    int r = s.failed || !s.s ? nomem(j) : ptx_append_text(j->f, j->e, "%s", s.s);
+    int r = s.failed || !s.s ? join_nomem(j) : ptx_append_text(j->f, j->e, "%s", s.s);
     dt_str_done(&s);
     return r < 0 ? r : 0;
 }
@@ -55,21 +55,21 @@ int rw_emit_label(struct rw_join *j, uint32_t label)
 {
     struct ptx_opnd o = {.kind = PTX_O_LABEL, .comp = -1, .label = label};
     struct ptx_inst i = {.op = PTX_OP_LABEL, .nopnd = 1, .pred = PTX_NO_REG, .vec = 1, .opnd = &o};
-    return ptx_append(j->f, i) ? 0 : nomem(j);
+    return ptx_append(j->f, i) ? 0 : join_nomem(j);
 }
 
 int rw_emit_bra(struct rw_join *j, uint32_t label, uint32_t pred, bool neg)
 {
     struct ptx_opnd o = {.kind = PTX_O_LABEL, .comp = -1, .label = label};
     struct ptx_inst i = {.op = PTX_OP_BRA, .nopnd = 1, .pred = pred, .pred_neg = neg, .vec = 1, .opnd = &o};
-    return ptx_append(j->f, i) ? 0 : nomem(j);
+    return ptx_append(j->f, i) ? 0 : join_nomem(j);
 }
 
 static uint32_t new_reg(struct rw_join *j, enum ptx_type t, const char *hint)
 {
     uint32_t r = ptx_reg_new(j->f, t, hint);
     if (r == PTX_NO_REG)
-        nomem(j);
+        join_nomem(j);
     return r;
 }
 
@@ -79,7 +79,7 @@ struct table { /* where the parts of dt_tab lie; UINT32_MAX: not there */
     uint32_t row[RW_BODIES], col[RW_BODIES], *base;
 };
 
-static void put(struct dt_str *s, uint32_t v, unsigned bytes)
+static void join_put(struct dt_str *s, uint32_t v, unsigned bytes)
 {
     for (unsigned k = 0; k < bytes; k++)
         dt_str_addc(s, (char)(v >> (8 * k)));
@@ -91,11 +91,11 @@ static int make_table(struct rw_join *j, struct table *t)
     struct dt_str s = {0};
     t->base = dt_new_array(&c->arena, uint32_t, c->nredirect + 1);
     if (!t->base)
-        return nomem(j);
+        return join_nomem(j);
     for (uint32_t k = 0; rw_in_shared(c) && k < c->nredirect; k++) {
         t->base[k] = (uint32_t)s.len;
         for (uint32_t i = 0; !c->redirect[k].base_affine && i < c->lists.n; i++)
-            put(&s, c->redirect[k].base[i], 4);
+            join_put(&s, c->redirect[k].base[i], 4);
     }
     for (int w = 4; w >= 2; w -= 2) /* wide entries first, for alignment */
         for (uint32_t p = 0; p < c->facts.nbody; p++) {
@@ -104,20 +104,20 @@ static int make_table(struct rw_join *j, struct table *t)
                 continue;
             t->row[p] = (uint32_t)s.len;
             for (uint32_t i = 0; l->m == UINT32_MAX && i <= c->lists.n; i++)
-                put(&s, l->row[i], (unsigned)w);
+                join_put(&s, l->row[i], (unsigned)w);
             t->col[p] = (uint32_t)s.len;
             for (uint32_t i = 0; i < l->row[c->lists.n]; i++)
-                put(&s, l->col[i], (unsigned)w);
+                join_put(&s, l->col[i], (unsigned)w);
         }
     int r = 0;
     if (s.failed)
-        r = nomem(j);
+        r = join_nomem(j);
     else if (s.len) {
         char name[160];
         snprintf(name, sizeof name, "%s_tab", c->made.entry);
         j->table = ptx_var_new(j->m, NULL, name, PTX_CONST, PTX_B8, s.len, 4);
         if (!j->table || !(j->table->init = dt_arena_alloc(&j->m->arena, s.len)))
-            r = nomem(j);
+            r = join_nomem(j);
         else
             memcpy(j->table->init, s.s, s.len);
     }
@@ -219,7 +219,7 @@ static int emit_bases(struct rw_join *j, struct rw_phase *p, const struct table 
     p->base = dt_new_array(&c->arena, uint32_t, c->nredirect + 1);
     p->origin = dt_new_array(&c->arena, uint32_t, c->nredirect + 1);
     if (!p->base || !p->origin)
-        return nomem(j);
+        return join_nomem(j);
     for (uint32_t k = 0; rw_in_shared(c) && k < c->nredirect; k++) {
         const struct rw_redirect *q = &c->redirect[k];
         /* counts from the component's base; cluster.c goes on from there */
@@ -247,7 +247,7 @@ static int emit_bases(struct rw_join *j, struct rw_phase *p, const struct table 
             uint32_t off, w = new_reg(j, PTX_B64, "dt_w"), x = new_reg(j, PTX_B32, "dt_x");
             struct ptx_var *to = rw_map_var(j, p->side, from, &off);
             if (w == PTX_NO_REG || x == PTX_NO_REG || !to)
-                return nomem(j);
+                return join_nomem(j);
             const char *W = rw_rname(j, w), *X = rw_rname(j, x);
             uint64_t at = 0, begin = 0;
             /* rw_sites_alone has seen that it has one */
@@ -325,7 +325,7 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     p.reg = dt_new_array(&c->arena, uint32_t, f->nreg + 1);
     p.label = dt_new_array(&c->arena, uint32_t, f->nlabel + 1);
     if (!p.reg || !p.label)
-        return nomem(j);
+        return join_nomem(j);
     for (uint32_t k = 0; k < f->nreg; k++) {
         if ((p.reg[k] = new_reg(j, f->reg[k].type, side ? "c" : "p")) == PTX_NO_REG)
             return DT_E_NOMEM;
@@ -333,7 +333,7 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     }
     for (uint32_t k = 0; k < f->nlabel; k++)
         if ((p.label[k] = ptx_label_new(j->f, side ? "C" : "P")) == UINT32_MAX)
-            return nomem(j);
+            return join_nomem(j);
     p.end = ptx_label_new(j->f, side ? "CEND" : "PEND");
     uint32_t top = ptx_label_new(j->f, side ? "CTOP" : "PTOP"), out = ptx_label_new(j->f, side ? "COUT" : "POUT"),
              end = out;
@@ -346,7 +346,7 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
              first = new_reg(j, PTX_U32, "dt_first");
     if (p.end == UINT32_MAX || top == UINT32_MAX || out == UINT32_MAX || first == PTX_NO_REG || pr == PTX_NO_REG ||
         skip == PTX_NO_REG || n == PTX_NO_REG || i == PTX_NO_REG || blk == PTX_NO_REG)
-        return nomem(j);
+        return join_nomem(j);
     const char *K = rw_rname(j, l->ranks ? j->k : j->item), *BLK = rw_rname(j, blk), *I = rw_rname(j, i),
                *N = rw_rname(j, n), *P = rw_rname(j, pr), *FIRST = rw_rname(j, first);
     p.barrier_count = b->threads == c->threads ? 0 : b->threads;
@@ -485,7 +485,7 @@ static int emit_beside(struct rw_join *j, const struct table *t)
     for (uint32_t s = 0; s < c->facts.nbody && r == 0; s++) {
         uint32_t other = new_reg(j, PTX_PRED, "dt_other"), next = ptx_label_new(j->f, "NEXT");
         if (other == PTX_NO_REG || next == UINT32_MAX)
-            return nomem(j);
+            return join_nomem(j);
         if (s + 1 < c->facts.nbody &&
             ((r = rw_emit(j, "setp.ge.u32 %s, %s, %u;", rw_rname(j, other), rw_rname(j, j->k), c->beside[s + 1])) < 0 ||
              (r = rw_emit_bra(j, next, other, false)) < 0))
@@ -524,7 +524,7 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
     c->made.zero_word = false; /* a barrier stands between them */
     j.m = ptx_module_new(v / 100, v % 100, target);
     if (!j.m)
-        return nomem(&j);
+        return join_nomem(&j);
     j.m->address_size = 64;
     int r = 0;
     for (uint32_t s = 0; s < c->facts.nbody && r == 0; s++)
@@ -535,7 +535,7 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
         goto out;
     j.f = ptx_function_new(j.m, c->made.entry, true);
     if (!j.f) {
-        r = nomem(&j);
+        r = join_nomem(&j);
         goto out;
     }
     j.f->visible = true;

@@ -6,9 +6,9 @@
  */
 #include "rewrite/emit/emit.h"
 
-static bool put(json_t *o, const char *key, json_t *v) { return v && json_object_set_new(o, key, v) == 0; }
+static bool program_put(json_t *o, const char *key, json_t *v) { return v && json_object_set_new(o, key, v) == 0; }
 
-static bool used(const struct dt_graph *g, uint32_t module, const bool *gone)
+static bool program_used(const struct dt_graph *g, uint32_t module, const bool *gone)
 {
     for (uint32_t k = 0; k < g->nlaunch; k++)
         if (!(gone && gone[k]) && g->launch[k].kind == DT_KERNEL && g->launch[k].module == module)
@@ -25,15 +25,17 @@ json_t *rw_graph_frame(const struct dev_prog *p, const bool *gone, const bool *a
     json_t *doc = json_object(), *modules = json_object(), *buffers = json_object(), *scratch = json_object();
     bool ok = doc && modules && buffers && scratch;
     for (uint32_t k = 0; ok && k < g->nmodule; k++)
-        if (used(g, k, gone) || (also && also[k]))
-            ok = put(modules, g->module[k].name, json_pack("{s:s%}", "ptx", p->module[k].ptx, p->module[k].len));
+        if (program_used(g, k, gone) || (also && also[k]))
+            ok =
+                program_put(modules, g->module[k].name, json_pack("{s:s%}", "ptx", p->module[k].ptx, p->module[k].len));
     for (uint32_t k = 0; ok && k < g->nbuffer; k++)
-        ok = put(g->buffer[k].role == DT_SCRATCH ? scratch : buffers, g->buffer[k].name,
-                 dt_buffer_to_json(g, &g->buffer[k]));
-    ok = ok && put(doc, "dovetail", json_integer(1)) && put(doc, "name", json_string(g->name ? g->name : "graph")) &&
-         put(doc, "modules", json_incref(modules)) && put(doc, "buffers", json_incref(buffers));
+        ok = program_put(g->buffer[k].role == DT_SCRATCH ? scratch : buffers, g->buffer[k].name,
+                         dt_buffer_to_json(g, &g->buffer[k]));
+    ok = ok && program_put(doc, "dovetail", json_integer(1)) &&
+         program_put(doc, "name", json_string(g->name ? g->name : "graph")) &&
+         program_put(doc, "modules", json_incref(modules)) && program_put(doc, "buffers", json_incref(buffers));
     if (ok && json_object_size(scratch))
-        ok = put(doc, "scratch", json_incref(scratch));
+        ok = program_put(doc, "scratch", json_incref(scratch));
     json_decref(modules);
     json_decref(buffers);
     json_decref(scratch);

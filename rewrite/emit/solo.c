@@ -120,7 +120,7 @@ int rw_solo_insert(struct rw_solo *s, uint32_t at, const char *text, struct dt_e
 /* ---- block numbers ----------------------------------------------------------------------------------------------- */
 
 /* dt_k = block[%ctaid.x]: affine where it can be, else from a table in constant memory. */
-static int list(struct rw_solo *s, const uint32_t *block, uint32_t n, struct dt_str *text, struct dt_err *e)
+static int solo_list(struct rw_solo *s, const uint32_t *block, uint32_t n, struct dt_str *text, struct dt_err *e)
 {
     uint32_t step = n > 1 ? block[1] - block[0] : 0;
     bool affine = true, narrow = true;
@@ -160,7 +160,7 @@ int rw_solo_renumber(struct rw_solo *s, const uint32_t *block, uint32_t n, struc
     struct ptx_function *f = s->f;
     struct dt_str text = {0};
     dt_str_add(&text, ".reg .b32 %dt_k, %dt_c<3>, %dt_n<3>;\n");
-    int r = list(s, block, n, &text, e);
+    int r = solo_list(s, block, n, &text, e);
     uint32_t below = 1;
     for (int d = 0; d < 3 && r == 0; d++) {
         if (below > 1)

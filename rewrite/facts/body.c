@@ -37,7 +37,7 @@ struct scan {
 #define MAX_FUNCS 256
 #define MAX_DEPTH 64
 
-static void found(struct rw_body *b, enum rw_fact k, uint32_t line, const char *what)
+static void body_found(struct rw_body *b, enum rw_fact k, uint32_t line, const char *what)
 {
     if (!b->find[k].set)
         b->find[k] = (struct rw_find){true, line, what};
@@ -106,18 +106,18 @@ static void scan_order(struct rw_body *b, const struct ptx_inst *i, const char *
     enum ptx_mod sem = ptx_mod_of(i, PTX_MC_SEM), scope = ptx_mod_of(i, PTX_MC_SCOPE);
     if (i->op == PTX_OP_MEMBAR || i->op == PTX_OP_FENCE) {
         if (scope != PTX_M_CTA)
-            found(b, RW_ORDERED, i->line, mn);
+            body_found(b, RW_ORDERED, i->line, mn);
         return;
     }
     if (ptx_has(i, PTX_M_MMIO))
-        found(b, RW_SIDE, i->line, mn);
+        body_found(b, RW_SIDE, i->line, mn);
     if (!rw_is_global_access(i))
         return;
     bool atomic = ptx_op_info(i->op)->flags & PTX_F_ATOMIC;
     if (sem == PTX_M_VOLATILE || (scope == PTX_M_SYS && !(ptx_op_info(i->op)->flags & PTX_F_READS)))
-        found(b, RW_SIDE, i->line, mn);
+        body_found(b, RW_SIDE, i->line, mn);
     if (sem != PTX_M_NONE && sem != PTX_M_WEAK && !(atomic && sem == PTX_M_RELAXED))
-        found(b, RW_ORDERED, i->line, mn);
+        body_found(b, RW_ORDERED, i->line, mn);
 }
 
 static void scan_barrier(struct rw_body *b, const struct ptx_inst *i, const char *mn)
@@ -126,7 +126,7 @@ static void scan_barrier(struct rw_body *b, const struct ptx_inst *i, const char
     unsigned at = red ? 1 : 0, rest = (unsigned)i->nopnd - at - (red ? 1 : 0);
     b->barriers = true;
     if (at >= i->nopnd || i->opnd[at].kind != PTX_O_IMM || i->opnd[at].bits > 15) {
-        found(b, RW_BARRIER_REG, i->line, mn);
+        body_found(b, RW_BARRIER_REG, i->line, mn);
         return;
     }
     b->barrier_ids |= 1u << i->opnd[at].bits;
@@ -134,9 +134,9 @@ static void scan_barrier(struct rw_body *b, const struct ptx_inst *i, const char
         return;
     const struct ptx_opnd *count = &i->opnd[at + 1];
     if (count->kind != PTX_O_IMM)
-        found(b, RW_BARRIER_REG, i->line, mn);
+        body_found(b, RW_BARRIER_REG, i->line, mn);
     else if (i->op == PTX_OP_BAR_ARRIVE || i->op == PTX_OP_BARRIER_ARRIVE)
-        found(b, RW_BARRIER_SPLIT, i->line, mn);
+        body_found(b, RW_BARRIER_SPLIT, i->line, mn);
     b->counted_ids |= 1u << i->opnd[at].bits;
 }
 
@@ -148,11 +148,11 @@ static int scan_call(struct scan *s, const struct ptx_inst *i, struct dt_err *e)
     const struct ptx_function *callee = ptx_callee(i);
     b->calls = true;
     if (!callee) {
-        found(b, RW_INDIRECT_CALL, i->line, "call");
+        body_found(b, RW_INDIRECT_CALL, i->line, "call");
         return 0;
     }
     if (!callee->has_body) {
-        found(b, RW_EXTERN_CALL, i->line, callee->name);
+        body_found(b, RW_EXTERN_CALL, i->line, callee->name);
         return 0;
     }
     return scan_function(s, callee, false, e);
@@ -182,18 +182,18 @@ static void scan_opnd(struct scan *s, const struct ptx_function *f, const struct
         /* the launch says */
         bool cluster = o->sreg >= PTX_SR_CLUSTERID && o->sreg <= PTX_SR_CLUSTER_NCTARANK && s->clusters;
         if (cluster)
-            found(b, RW_CLUSTER, i->line, ptx_sreg_text(o->sreg));
+            body_found(b, RW_CLUSTER, i->line, ptx_sreg_text(o->sreg));
         if (cluster && !top)
-            found(b, RW_FUNC_CONTEXT, i->line, ptx_sreg_text(o->sreg));
+            body_found(b, RW_FUNC_CONTEXT, i->line, ptx_sreg_text(o->sreg));
         else if (!cluster && !(flags & PTX_SRF_GEOMETRY))
-            found(b, RW_MACHINE, i->line, ptx_sreg_text(o->sreg));
+            body_found(b, RW_MACHINE, i->line, ptx_sreg_text(o->sreg));
         else if (!top)
-            found(b, RW_FUNC_CONTEXT, i->line, ptx_sreg_text(o->sreg));
+            body_found(b, RW_FUNC_CONTEXT, i->line, ptx_sreg_text(o->sreg));
         if (o->sreg >= PTX_SR_LANEID && o->sreg <= PTX_SR_LANEMASK_GT)
-            found(b, RW_LANE, i->line, ptx_sreg_text(o->sreg));
+            body_found(b, RW_LANE, i->line, ptx_sreg_text(o->sreg));
     }
     if (o->kind == PTX_O_FUNC && i->op != PTX_OP_CALL)
-        found(b, RW_INDIRECT_CALL, i->line, o->func->name);
+        body_found(b, RW_INDIRECT_CALL, i->line, o->func->name);
     const struct ptx_var *v = NULL;
     if (o->kind == PTX_O_VAR || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR))
         v = o->var;
@@ -202,22 +202,22 @@ static void scan_opnd(struct scan *s, const struct ptx_function *f, const struct
     switch (v->space) {
     case PTX_SHARED:
         if (!top)
-            found(b, RW_FUNC_CONTEXT, i->line, v->name);
+            body_found(b, RW_FUNC_CONTEXT, i->line, v->name);
         b->shared_used = true;
         break;
     case PTX_GLOBAL:
         if (v->is_extern || is_buffer(s, v) || !rw_readonly_variable(f->module, v))
-            found(b, RW_GLOBAL_VAR, i->line, v->name);
+            body_found(b, RW_GLOBAL_VAR, i->line, v->name);
         break;
     case PTX_CONST:
         if (v->is_extern || is_buffer(s, v) || v->nreloc)
-            found(b, RW_GLOBAL_VAR, i->line, v->name);
+            body_found(b, RW_GLOBAL_VAR, i->line, v->name);
         break;
     case PTX_PARAM:
         if (o->kind == PTX_O_VAR && i->op != PTX_OP_CALL && top) {
             for (uint32_t k = 0; k < f->nparam; k++)
                 if (f->param[k] == v)
-                    found(b, RW_PARAM_ADDRESS, i->line, v->name);
+                    body_found(b, RW_PARAM_ADDRESS, i->line, v->name);
         }
         break;
     default: break;
@@ -228,16 +228,16 @@ static int scan_function(struct scan *s, const struct ptx_function *f, bool top,
 {
     struct rw_body *b = s->b;
     if (s->depth >= MAX_DEPTH) {
-        found(b, RW_RECURSION, f->line, f->name);
+        body_found(b, RW_RECURSION, f->line, f->name);
         return 0;
     }
     for (unsigned k = 0; k < s->depth; k++)
         if (s->seen[k] == f) {
-            found(b, RW_RECURSION, f->line, f->name);
+            body_found(b, RW_RECURSION, f->line, f->name);
             return 0;
         }
     if (s->nseen++ >= MAX_FUNCS) {
-        found(b, RW_RECURSION, f->line, f->name);
+        body_found(b, RW_RECURSION, f->line, f->name);
         return 0;
     }
     s->seen[s->depth++] = f;
@@ -246,20 +246,20 @@ static int scan_function(struct scan *s, const struct ptx_function *f, bool top,
         if (i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA || i->op == PTX_OP_BRANCHTARGETS)
             continue;
         if (i->op == PTX_OP_CALLPROTO) {
-            found(b, RW_INDIRECT_CALL, i->line, "callprototype");
+            body_found(b, RW_INDIRECT_CALL, i->line, "callprototype");
             continue;
         }
         if (i->op == PTX_OP_OPAQUE) {
-            found(b, RW_OPAQUE, i->line, i->text);
+            body_found(b, RW_OPAQUE, i->line, i->text);
             continue;
         }
         const struct ptx_op_info *o = ptx_op_info(i->op);
         for (unsigned k = 0; k < i->nopnd; k++)
             scan_opnd(s, f, i, &i->opnd[k], top);
         if (is_async(i))
-            found(b, RW_ASYNC, i->line, o->mnemonic);
+            body_found(b, RW_ASYNC, i->line, o->mnemonic);
         if (uses_cluster(i))
-            found(b, top ? RW_CLUSTER : RW_FUNC_CONTEXT, i->line, o->mnemonic);
+            body_found(b, top ? RW_CLUSTER : RW_FUNC_CONTEXT, i->line, o->mnemonic);
         if (i->op == PTX_OP_CP_ASYNC)
             b->cp_async = true;
         b->sets_carry |= ptx_has(i, PTX_M_CC) || i->op == PTX_OP_CALL;
@@ -268,19 +268,19 @@ static int scan_function(struct scan *s, const struct ptx_function *f, bool top,
             if (top)
                 scan_barrier(b, i, o->mnemonic);
             else
-                found(b, RW_FUNC_CONTEXT, i->line, o->mnemonic);
+                body_found(b, RW_FUNC_CONTEXT, i->line, o->mnemonic);
         } else if (o->flags & PTX_F_CONVERGENT) {
             b->convergent = true;
             b->func_convergent |= !top;
         }
         if (i->op == PTX_OP_ACTIVEMASK || (i->op == PTX_OP_VOTE && !ptx_has(i, PTX_M_SYNC)))
-            found(b, RW_ACTIVEMASK, i->line, o->mnemonic);
+            body_found(b, RW_ACTIVEMASK, i->line, o->mnemonic);
         if (i->op == PTX_OP_EXIT && !top)
-            found(b, RW_EXIT_IN_FUNC, i->line, "exit");
+            body_found(b, RW_EXIT_IN_FUNC, i->line, "exit");
         if (i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT || i->op == PTX_OP_PMEVENT)
-            found(b, RW_SIDE, i->line, o->mnemonic);
+            body_found(b, RW_SIDE, i->line, o->mnemonic);
         if (i->op == PTX_OP_LDU)
-            found(b, RW_LDU, i->line, o->mnemonic);
+            body_found(b, RW_LDU, i->line, o->mnemonic);
         scan_order(b, i, o->mnemonic);
         if (i->op == PTX_OP_CALL) {
             int r = scan_call(s, i, e);

@@ -43,12 +43,12 @@ struct far { /* of what began before: how far the longest reaches, and the longe
     uint32_t cluster[2];
 };
 
-static bool meets(const struct far *f, const struct span *s)
+static bool clusters_meets(const struct far *f, const struct span *s)
 {
     return (f->hi[0] > s->lo && f->cluster[0] != s->cluster) || (f->hi[1] > s->lo && f->cluster[1] != s->cluster);
 }
 
-static void reach(struct far *f, const struct span *s)
+static void clusters_reach(struct far *f, const struct span *s)
 {
     int k = f->cluster[0] == s->cluster || !f->hi[0] ? 0 : 1;
     if (s->hi > f->hi[k]) {
@@ -64,11 +64,11 @@ static bool crossed(const struct span *s, size_t n)
 {
     struct far all = {{0}}, written = {{0}};
     for (size_t i = 0; i < n; i++) {
-        if (meets(&written, &s[i]) || (s[i].writes && meets(&all, &s[i])))
+        if (clusters_meets(&written, &s[i]) || (s[i].writes && clusters_meets(&all, &s[i])))
             return true;
-        reach(&all, &s[i]);
+        clusters_reach(&all, &s[i]);
         if (s[i].writes)
-            reach(&written, &s[i]);
+            clusters_reach(&written, &s[i]);
     }
     return false;
 }

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t find(uint32_t *up, uint32_t x)
+static uint32_t comps_find(uint32_t *up, uint32_t x)
 {
     while (up[x] != x) {
         up[x] = up[up[x]];
@@ -69,8 +69,8 @@ void rw_list_fit(struct rw_list *l, uint32_t n)
 
 static void unite(uint32_t *up, uint32_t x, uint32_t y)
 {
-    x = find(up, x);
-    y = find(up, y);
+    x = comps_find(up, x);
+    y = comps_find(up, y);
     if (x < y)
         up[y] = x;
     else
@@ -113,7 +113,7 @@ int rw_comps_build(struct dt_arena *a, const struct ana_rows *any, uint32_t prod
     }
     uint32_t ncomp = 0;
     for (uint32_t i = 0; i < n; i++) {
-        size[find(up, i)]++;
+        size[comps_find(up, i)]++;
         ncomp += up[i] == i;
     }
     struct comp *comp = dt_new_array(a, struct comp, ncomp + 1);
@@ -132,7 +132,7 @@ int rw_comps_build(struct dt_arena *a, const struct ana_rows *any, uint32_t prod
     for (uint32_t k = 0; k < ncomp; k++)
         rank[comp[k].root] = k;
     for (uint32_t i = 0; i < n; i++)
-        out.list[i >= producers].row[rank[find(up, i)] + 1]++;
+        out.list[i >= producers].row[rank[comps_find(up, i)] + 1]++;
     for (int s = 0; s < 2; s++)
         for (uint32_t k = 0; k < ncomp; k++)
             out.list[s].row[k + 1] += out.list[s].row[k];
@@ -142,7 +142,7 @@ int rw_comps_build(struct dt_arena *a, const struct ana_rows *any, uint32_t prod
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t i = 0; i < n; i++) {
         int s = i >= producers;
-        uint32_t k = rank[find(up, i)];
+        uint32_t k = rank[comps_find(up, i)];
         out.list[s].col[out.list[s].row[k] + fill[s][k]++] = s ? i - producers : i;
     }
     for (int s = 0; s < 2; s++)

@@ -47,7 +47,7 @@ static struct value constant(uint64_t v) { return (struct value){CONST, v, v}; }
 static bool is_mult(struct value x) { return x.k == MULT || (x.k == CONST && x.v % 32 == 0); }
 static bool is_uniform(struct value x) { return x.k == CONST || x.k == MULT || x.k == UNIFORM; }
 
-static struct value join(struct value x, struct value y)
+static struct value lanes_join(struct value x, struct value y)
 {
     if (x.k == NONE)
         return y;
@@ -99,7 +99,7 @@ static struct value param(const struct lanes *w, const struct ptx_inst *i)
     return of(VARY); /* what a call returned */
 }
 
-static struct value operand(const struct lanes *w, const struct ptx_opnd *o)
+static struct value lanes_operand(const struct lanes *w, const struct ptx_opnd *o)
 {
     struct value v = of(UNIFORM);
     switch (o->kind) {
@@ -113,7 +113,7 @@ static struct value operand(const struct lanes *w, const struct ptx_opnd *o)
         return o->base_kind == PTX_O_REG && o->reg < w->f->nreg && !is_uniform(w->reg[o->reg]) ? of(VARY) : v;
     case PTX_O_VEC:
         for (unsigned k = 0; k < o->n; k++)
-            if (!is_uniform(operand(w, &o->elem[k])))
+            if (!is_uniform(lanes_operand(w, &o->elem[k])))
                 return of(VARY);
         return v;
     default: return v;
@@ -128,7 +128,7 @@ static struct value bounded(enum kind k, bool known, uint64_t hi)
     return v;
 }
 
-static struct value sum(struct value x, struct value y)
+static struct value lanes_sum(struct value x, struct value y)
 {
     bool known = x.hi < (1u << 31) && y.hi < (1u << 31);
     if (x.k == CONST && y.k == CONST && known && x.v + y.v < (1u << 31))
@@ -151,7 +151,7 @@ static struct value product(struct value x, struct value y)
     return bounded(is_mult(x) || is_mult(y) ? MULT : UNIFORM, known, x.hi * y.hi);
 }
 
-static struct value compare(const struct ptx_inst *i, struct value x, struct value y)
+static struct value lanes_compare(const struct ptx_inst *i, struct value x, struct value y)
 {
     if (is_uniform(x) && is_uniform(y))
         return of(UNIFORM);
@@ -187,7 +187,7 @@ static struct value evaluate(const struct lanes *w, const struct ptx_inst *i)
         return of(UNIFORM); /* the same for all that take part, whatever went in */
     /* and here, where all of the warp do: not where halves vote apart */
     if (i->op == PTX_OP_VOTE || i->op == PTX_OP_REDUX) {
-        struct value m = i->nopnd ? operand(w, &i->opnd[i->nopnd - 1]) : of(VARY);
+        struct value m = i->nopnd ? lanes_operand(w, &i->opnd[i->nopnd - 1]) : of(VARY);
         return of(m.k == NONE ? NONE : m.k == CONST && (uint32_t)m.v == UINT32_MAX ? UNIFORM : VARY);
     }
     if (o->flags & PTX_F_CONVERGENT)
@@ -198,7 +198,7 @@ static struct value evaluate(const struct lanes *w, const struct ptx_inst *i)
         return of(VARY);
     bool uniform = true;
     for (unsigned k = i->dst2 ? 2 : 1; k < i->nopnd; k++) {
-        struct value v = operand(w, &i->opnd[k]);
+        struct value v = lanes_operand(w, &i->opnd[k]);
         uniform &= is_uniform(v);
         if (n < 4)
             x[n++] = v;
@@ -207,7 +207,7 @@ static struct value evaluate(const struct lanes *w, const struct ptx_inst *i)
     }
     struct value rest = of(uniform ? UNIFORM : VARY);
     if (i->op == PTX_OP_SETP && n == 2)
-        return compare(i, x[0], x[1]);
+        return lanes_compare(i, x[0], x[1]);
     if (!integer || !n || i->vec > 1)
         return rest;
     switch (i->op) {
@@ -215,10 +215,10 @@ static struct value evaluate(const struct lanes *w, const struct ptx_inst *i)
     case PTX_OP_CVT:
         return i->ntype > 1 && !ptx_type_is_float(i->type[1]) && ptx_type_bytes(i->type[1]) >= 4 && !i->nmod ? x[0]
                                                                                                              : rest;
-    case PTX_OP_ADD: return n == 2 && !i->nmod ? sum(x[0], x[1]) : rest;
+    case PTX_OP_ADD: return n == 2 && !i->nmod ? lanes_sum(x[0], x[1]) : rest;
     case PTX_OP_SUB: return n == 2 && x[0].k == LANE && is_mult(x[1]) ? of(LANE) : rest;
     case PTX_OP_MUL: return n == 2 && (ptx_has(i, PTX_M_LO) || ptx_has(i, PTX_M_WIDE)) ? product(x[0], x[1]) : rest;
-    case PTX_OP_MAD: return n == 3 && ptx_has(i, PTX_M_LO) ? sum(product(x[0], x[1]), x[2]) : rest;
+    case PTX_OP_MAD: return n == 3 && ptx_has(i, PTX_M_LO) ? lanes_sum(product(x[0], x[1]), x[2]) : rest;
     case PTX_OP_SHL: return uniform && x[1].k == CONST && x[1].v >= 5 && x[1].v < 32 ? of(MULT) : rest;
     case PTX_OP_SHR:
         if (n != 2 || x[1].k != CONST)
@@ -244,12 +244,12 @@ static struct value evaluate(const struct lanes *w, const struct ptx_inst *i)
     }
 }
 
-static void on_reg(uint32_t reg, bool write, void *user)
+static void lanes_on_reg(uint32_t reg, bool write, void *user)
 {
     struct lanes *w = user;
     if (!write || reg >= w->f->nreg)
         return;
-    struct value v = join(w->reg[reg], w->worst ? of(VARY) : w->out), *old = &w->reg[reg];
+    struct value v = lanes_join(w->reg[reg], w->worst ? of(VARY) : w->out), *old = &w->reg[reg];
     if (old->k != NONE && v.hi != old->hi) /* a bound that grows is none */
         v.hi = UINT64_MAX;
     if (v.k == old->k && v.v == old->v && v.hi == old->hi)
@@ -283,12 +283,12 @@ static void iterate(struct lanes *w)
                     continue;
                 w->worst = w->region[n] || pred_varies(w, i);
                 w->out = evaluate(w, i);
-                ptx_inst_regs(i, on_reg, w);
+                ptx_inst_regs(i, lanes_on_reg, w);
             }
             const struct ptx_inst *last = &w->f->inst[b->last];
             bool jump = !skipped(last) && (ptx_op_info(last->op)->flags & (PTX_F_BRANCH | PTX_F_TERMINATOR));
-            if (jump &&
-                (pred_varies(w, last) || (last->op == PTX_OP_BRX_IDX && !is_uniform(operand(w, &last->opnd[0]))))) {
+            if (jump && (pred_varies(w, last) ||
+                         (last->op == PTX_OP_BRX_IDX && !is_uniform(lanes_operand(w, &last->opnd[0]))))) {
                 w->changed |= rw_mark_region(&w->cfg, n, w->mark, w->stack, w->region);
                 if (b->ipdom == UINT32_MAX)
                     rw_mark_region(&w->cfg, n, w->mark, w->stack, w->left);
@@ -306,7 +306,7 @@ static bool names_all(const struct lanes *w, const struct ptx_inst *i)
     case PTX_OP_VOTE:
     case PTX_OP_MATCH:
     case PTX_OP_REDUX: {
-        struct value m = i->nopnd ? operand(w, &i->opnd[i->nopnd - 1]) : of(VARY);
+        struct value m = i->nopnd ? lanes_operand(w, &i->opnd[i->nopnd - 1]) : of(VARY);
         return m.k != CONST || (uint32_t)m.v == UINT32_MAX;
     }
     case PTX_OP_BARRIER_CLUSTER_ARRIVE: /* each thread by itself: facts/meets.c */

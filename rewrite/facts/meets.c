@@ -45,7 +45,7 @@ struct walk {
     const char *wrong;
 };
 
-static void leaves(struct walk *w, const struct rw_arrivals *s)
+static void meets_leaves(struct walk *w, const struct rw_arrivals *s)
 {
     if (s->arrived)
         w->wrong = "exits between arriving at its cluster's barrier and waiting";
@@ -54,7 +54,7 @@ static void leaves(struct walk *w, const struct rw_arrivals *s)
     w->exits = s->done;
 }
 
-static void step(struct walk *w, const struct ptx_inst *i, struct rw_arrivals *s)
+static void meets_step(struct walk *w, const struct ptx_inst *i, struct rw_arrivals *s)
 {
     if (is_cluster_barrier(i)) {
         bool arrive = i->op == PTX_OP_BARRIER_CLUSTER_ARRIVE;
@@ -71,7 +71,7 @@ static void step(struct walk *w, const struct ptx_inst *i, struct rw_arrivals *s
             w->wrong = "touches shared memory of other blocks before its cluster has met";
         w->accesses = behind > w->accesses ? behind : w->accesses;
     } else if (i->op == PTX_OP_EXIT || i->op == PTX_OP_RET) {
-        leaves(w, s);
+        meets_leaves(w, s);
     }
 }
 
@@ -110,11 +110,11 @@ int rw_cluster_meets(const struct ptx_function *f, struct rw_arrivals *at, int *
         for (uint32_t k = b->first; k <= b->last && !w.wrong; k++) {
             if (at)
                 at[k] = s;
-            step(&w, &f->inst[k], &s);
+            meets_step(&w, &f->inst[k], &s);
         }
         const struct ptx_inst *last = &f->inst[b->last];
         if (!w.wrong && !b->nsucc && last->op != PTX_OP_TRAP && last->op != PTX_OP_EXIT && last->op != PTX_OP_RET)
-            leaves(&w, &s); /* runs off the end */
+            meets_leaves(&w, &s); /* runs off the end */
         for (uint32_t k = 0; k < b->nsucc && !w.wrong; k++) {
             struct rw_arrivals *to = &in[b->succ[k]];
             if (to->done == RW_UNSEEN) {

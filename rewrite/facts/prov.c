@@ -60,7 +60,7 @@ struct flow {
     bool give, changed;
 };
 
-static void on_reg(uint32_t reg, bool write, void *user)
+static void prov_on_reg(uint32_t reg, bool write, void *user)
 {
     struct flow *w = user;
     if (reg >= w->b->f->nreg)
@@ -153,7 +153,7 @@ int rw_prov(struct dt_arena *a, struct rw_body *b, struct dt_err *e)
                 continue;
             const struct ptx_op_info *o = ptx_op_info(i->op);
             struct flow w = {.b = b};
-            ptx_inst_regs(i, on_reg, &w);
+            ptx_inst_regs(i, prov_on_reg, &w);
             for (unsigned k = 0; k < i->nopnd; k++)
                 w.in |= named(b, i, &i->opnd[k]);
             if (o->flags & (PTX_F_WRITES | PTX_F_CALL)) {
@@ -182,7 +182,7 @@ int rw_prov(struct dt_arena *a, struct rw_body *b, struct dt_err *e)
                 w.out = w.in;
             }
             w.give = true;
-            ptx_inst_regs(i, on_reg, &w);
+            ptx_inst_regs(i, prov_on_reg, &w);
             changed |= w.changed;
         }
     } while (changed);
@@ -208,7 +208,7 @@ static void on_derived(uint32_t reg, bool write, void *user)
         d->reg[reg] = d->changed = true;
 }
 
-static bool names(const struct ptx_inst *i, const struct ptx_var *v)
+static bool prov_names(const struct ptx_inst *i, const struct ptx_var *v)
 {
     for (unsigned k = 0; k < i->nopnd; k++) {
         const struct ptx_opnd *o = &i->opnd[k];
@@ -223,7 +223,7 @@ static bool only_loaded(const struct ptx_function *f, const struct ptx_var *v)
 {
     bool used = false, ok = true;
     for (uint32_t n = 0; n < f->ninst && !used; n++)
-        used = f->inst[n].op == PTX_OP_OPAQUE || names(&f->inst[n], v);
+        used = f->inst[n].op == PTX_OP_OPAQUE || prov_names(&f->inst[n], v);
     if (!used)
         return true;
     struct derived d = {.reg = dt_calloc((size_t)f->nreg + 1, 1), .nreg = f->nreg};
@@ -240,7 +240,7 @@ static bool only_loaded(const struct ptx_function *f, const struct ptx_var *v)
             if (i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA || i->op == PTX_OP_BRANCHTARGETS ||
                 i->op == PTX_OP_CALLPROTO)
                 continue;
-            d.in = names(i, v);
+            d.in = prov_names(i, v);
             d.give = false;
             ptx_inst_regs(i, on_derived, &d);
             if (!d.in)

@@ -38,7 +38,7 @@ struct io {
     bool make; /* mark what is written */
 };
 
-static void on_reg(uint32_t reg, bool write, void *user)
+static void vary_on_reg(uint32_t reg, bool write, void *user)
 {
     struct io *io = user;
     if (reg >= io->v->f->nreg)
@@ -106,7 +106,7 @@ static bool source_varies(const struct vary *v, const struct ptx_inst *i)
 static bool reads_varying(struct vary *v, const struct ptx_inst *i)
 {
     struct io io = {.v = v};
-    ptx_inst_regs(i, on_reg, &io);
+    ptx_inst_regs(i, vary_on_reg, &io);
     return io.any;
 }
 
@@ -152,7 +152,7 @@ static void iterate(struct vary *v)
                 bool guard = i->pred != PTX_NO_REG && v->reg[i->pred];
                 if (v->region[n] || source_varies(v, i) || (red ? guard : reads_varying(v, i))) {
                     struct io io = {.v = v, .make = true};
-                    ptx_inst_regs(i, on_reg, &io);
+                    ptx_inst_regs(i, vary_on_reg, &io);
                 }
             }
             const struct ptx_inst *last = &f->inst[b->last];

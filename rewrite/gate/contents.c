@@ -86,7 +86,7 @@ static uint32_t kind_of_type(unsigned t)
     }
 }
 
-static bool plain(const struct ptx_inst *i)
+static bool contents_plain(const struct ptx_inst *i)
 {
     return i->op != PTX_OP_LABEL && i->op != PTX_OP_PRAGMA && i->op != PTX_OP_BRANCHTARGETS &&
            i->op != PTX_OP_CALLPROTO;
@@ -168,7 +168,7 @@ static void types(struct reader *r)
         for (uint32_t n = f->ninst; n-- > 0;) {
             const struct ptx_inst *i = &f->inst[n];
             unsigned flags = ptx_op_info(i->op)->flags;
-            if (!plain(i) || i->op == PTX_OP_OPAQUE || flags & PTX_F_CALL)
+            if (!contents_plain(i) || i->op == PTX_OP_OPAQUE || flags & PTX_F_CALL)
                 continue;
             if (passes(i)) {
                 r->in_kind = 0;
@@ -216,7 +216,7 @@ static uint64_t read_value(const struct reader *r, const struct ptx_opnd *o)
     return m;
 }
 
-static void join(struct reader *r, uint64_t *to, uint64_t from)
+static void contents_join(struct reader *r, uint64_t *to, uint64_t from)
 {
     if ((*to | from) != *to) {
         *to |= from;
@@ -224,11 +224,11 @@ static void join(struct reader *r, uint64_t *to, uint64_t from)
     }
 }
 
-static void store(struct reader *r, uint64_t where, uint64_t what)
+static void contents_store(struct reader *r, uint64_t where, uint64_t what)
 {
     for (unsigned b = 0; b < BITS; b++)
         if (where >> b & 1)
-            join(r, &r->out->into[b], what);
+            contents_join(r, &r->out->into[b], what);
 }
 
 static bool own_param(const struct reader *r, const struct ptx_inst *i)
@@ -249,7 +249,7 @@ static void simple(struct reader *r, const struct ptx_inst *i, unsigned flags)
     uint64_t where = far ? rw_prov_of(&r->body, i) : 0;
     for (unsigned k = 0; k < i->nopnd; k++) {
         if (i->opnd[k].kind == PTX_O_ADDR)
-            join(r, &r->out->address, read_value(r, &i->opnd[k]));
+            contents_join(r, &r->out->address, read_value(r, &i->opnd[k]));
         else if (k || flags & PTX_F_NODST)
             values |= read_value(r, &i->opnd[k]);
     }
@@ -257,15 +257,15 @@ static void simple(struct reader *r, const struct ptx_inst *i, unsigned flags)
         loaded = i->space == PTX_PARAM && own_param(r, i) ? 0 : (far ? where : 0) | (near ? r->cell : 0);
     if (flags & (PTX_F_WRITES | PTX_F_ATOMIC)) {
         if (near)
-            join(r, &r->cell, values);
-        store(r, where, values);
+            contents_join(r, &r->cell, values);
+        contents_store(r, where, values);
     }
     r->give = loaded;
     if (flags & PTX_F_ATOMIC)
         r->give |= values;
 }
 
-static void step(struct reader *r, uint32_t n)
+static void contents_step(struct reader *r, uint32_t n)
 {
     const struct ptx_inst *i = &r->f->inst[n];
     unsigned flags = i->op == PTX_OP_OPAQUE ? PTX_F_CALL : ptx_op_info(i->op)->flags;
@@ -275,22 +275,22 @@ static void step(struct reader *r, uint32_t n)
     if (flags & PTX_F_CALL) { /* all of it may meet, and be an address */
         uint64_t where = ~UINT64_C(0);
         r->give = r->in | r->cell | where;
-        join(r, &r->cell, r->in | (i->op == PTX_OP_OPAQUE ? where : 0));
-        join(r, &r->out->address, r->in | r->cell);
-        store(r, r->body.stored_prov | RW_PROV_LOCAL, r->in | r->cell);
+        contents_join(r, &r->cell, r->in | (i->op == PTX_OP_OPAQUE ? where : 0));
+        contents_join(r, &r->out->address, r->in | r->cell);
+        contents_store(r, r->body.stored_prov | RW_PROV_LOCAL, r->in | r->cell);
     } else if (flags & (PTX_F_BRANCH | PTX_F_TERMINATOR)) {
-        join(r, &r->out->branch, r->in);
+        contents_join(r, &r->out->branch, r->in);
         if (r->loop[n])
-            join(r, &r->out->trip, r->in);
+            contents_join(r, &r->out->trip, r->in);
     } else if (i->op == PTX_OP_LD || i->op == PTX_OP_LDU || i->op == PTX_OP_ST || i->op == PTX_OP_ATOM ||
                i->op == PTX_OP_RED) {
         simple(r, i, flags);
     } else if (flags & (PTX_F_READS | PTX_F_WRITES)) {
         /* copies, matrix loads and the like: operands beside the data are places and sizes */
         uint64_t where = rw_prov_of(&r->body, i);
-        join(r, &r->out->address, r->in);
-        join(r, &r->cell, where | r->in);
-        store(r, where, r->cell);
+        contents_join(r, &r->out->address, r->in);
+        contents_join(r, &r->cell, where | r->in);
+        contents_store(r, where, r->cell);
         r->give = where | r->cell;
     } else {
         r->give = r->in;
@@ -337,7 +337,7 @@ static void kinds(struct reader *r)
     for (uint32_t n = 0; n < r->f->ninst; n++) {
         const struct ptx_inst *i = &r->f->inst[n];
         unsigned flags = i->op == PTX_OP_OPAQUE ? 0 : ptx_op_info(i->op)->flags;
-        if (!plain(i) || !(flags & (PTX_F_READS | PTX_F_WRITES)) || !rw_is_global_access(i))
+        if (!contents_plain(i) || !(flags & (PTX_F_READS | PTX_F_WRITES)) || !rw_is_global_access(i))
             continue;
         uint64_t where = rw_prov_of(&r->body, i);
         uint32_t own = i->ntype ? kind_of_type(i->type[0]) : 0, kind = own & FLOATS;
@@ -372,8 +372,8 @@ static int read_entry(const struct dev_step *s, struct facts *out, struct dt_err
         do {
             r.changed = false;
             for (uint32_t n = 0; n < r.f->ninst; n++)
-                if (plain(&r.f->inst[n]))
-                    step(&r, n);
+                if (contents_plain(&r.f->inst[n]))
+                    contents_step(&r, n);
         } while (r.changed);
         kinds(&r);
     }
@@ -383,7 +383,7 @@ static int read_entry(const struct dev_step *s, struct facts *out, struct dt_err
 
 /* ---- the graph --------------------------------------------------------------------------------------------------- */
 
-static bool alike(const struct dt_launch *a, const struct dt_launch *b)
+static bool contents_alike(const struct dt_launch *a, const struct dt_launch *b)
 {
     if (a->narg != b->narg)
         return false;
@@ -497,7 +497,7 @@ int rw_contents(const struct dev_prog *p, struct rw_contents *ret, struct dt_err
         struct facts x = {.f = p->step[l].entry, .like = &g->launch[l]};
         if (!x.f)
             continue;
-        while (of[l] < facts.n && (facts.p[of[l]].f != x.f || !alike(facts.p[of[l]].like, x.like)))
+        while (of[l] < facts.n && (facts.p[of[l]].f != x.f || !contents_alike(facts.p[of[l]].like, x.like)))
             of[l]++;
         if (of[l] == facts.n && (r = read_entry(&p->step[l], &x, e)) == 0 && !dt_push(&facts, x))
             r = dt_err_set(e, DT_E_NOMEM, "out of memory");

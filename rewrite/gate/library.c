@@ -73,7 +73,7 @@ static bool add_content(const struct rw_trial *t, struct dt_sha256 *h)
 }
 
 /* 1: t->library is there. 0: the trial has none. */
-static int make_key(struct rw_trial *t, struct dt_err *e)
+static int library_make_key(struct rw_trial *t, struct dt_err *e)
 {
     struct dt_sha256 h;
     bool steady;
@@ -157,7 +157,7 @@ void rw_kept_put(const struct ana_memo *m, const char *head, const char *key, co
     free(p);
 }
 
-static bool decode(const struct rw_trial *t, const uint8_t *at, struct dev_cost *cost, unsigned *ret_orders)
+static bool library_decode(const struct rw_trial *t, const uint8_t *at, struct dev_cost *cost, unsigned *ret_orders)
 {
     if (rw_number(at) > RW_TRIAL_ORDERS || rw_number(at + 8) != t->n)
         return false;
@@ -177,11 +177,11 @@ static bool decode(const struct rw_trial *t, const uint8_t *at, struct dev_cost 
 int rw_library_get(struct rw_trial *t, struct dev_cost *cost, struct dt_err *e)
 {
     const struct ana_memo *m = t->gate->opt->library;
-    int r = m ? make_key(t, e) : 0;
+    int r = m ? library_make_key(t, e) : 0;
     uint8_t *p = r == 1 && !t->gate->no_library ? rw_kept_get(m, HEAD, t->library, 16 + t->n * PER_LAUNCH) : NULL;
     if (!p)
         return r < 0 ? r : 0;
-    r = decode(t, p, cost, &t->orders);
+    r = library_decode(t, p, cost, &t->orders);
     if (!r) {
         memset(cost, 0, t->n * sizeof *cost);
         if (m->bad)

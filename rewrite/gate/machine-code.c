@@ -84,8 +84,8 @@ static int same_without_lines(const char *ptx, size_t len, const char *arch, con
 }
 
 /* A posted kernel, assembled by itself; nothing if it is there already. *checked: line tables change no code. */
-static int add(struct posted *o, const char *file, const char *ptx, size_t len, const char *entry, const char *arch,
-               bool *checked, struct dt_err *e)
+static int machine_code_add(struct posted *o, const char *file, const char *ptx, size_t len, const char *entry,
+                            const char *arch, bool *checked, struct dt_err *e)
 {
     size_t n = 0;
     if (there(o, file, entry))
@@ -104,8 +104,8 @@ static int add(struct posted *o, const char *file, const char *ptx, size_t len, 
 /* ---- of a candidate ---------------------------------------------------------------------------------------------- */
 
 /* Launch `at` of `next`, whose text is new. */
-static int check(struct rw_gate *g, const struct rw_edit *x, const struct rw_state *next, uint32_t at,
-                 struct dt_str *why, struct dt_err *e)
+static int machine_code_check(struct rw_gate *g, const struct rw_edit *x, const struct rw_state *next, uint32_t at,
+                              struct dt_str *why, struct dt_err *e)
 {
     const struct dev_prog *first = g->posted;
     const struct dt_launch *l = &next->graph->launch[at];
@@ -121,7 +121,7 @@ static int check(struct rw_gate *g, const struct rw_edit *x, const struct rw_sta
         const struct dev_module *text = was->kind == DT_KERNEL ? &first->module[was->module] : NULL;
         char file[32];
         if (text && member[k / 64] >> (k % 64) & 1 && (r = file_of(text->ptx, text->len, file, e)) == 0)
-            r = add(&o, file, text->ptx, text->len, was->entry, x->dev->arch, &g->lines_checked, e);
+            r = machine_code_add(&o, file, text->ptx, text->len, was->entry, x->dev->arch, &g->lines_checked, e);
     }
     if (r == 0)
         r = dev_assemble_lines(m->ptx, m->len, x->dev->arch, &cubin, &len, e);
@@ -151,7 +151,7 @@ int rw_machine_code(struct rw_gate *g, const struct rw_edit *x, const struct rw_
                     "machine-code") ": without nvJitLink nobody can say what the assembler makes of a changed kernel");
             return 1;
         }
-        r = check(g, x, next, first + (uint32_t)k, why, e);
+        r = machine_code_check(g, x, next, first + (uint32_t)k, why, e);
     }
     return r;
 }
@@ -195,7 +195,7 @@ static int again_new(struct again *a, struct dt_err *e)
 }
 
 /* Does `entry` of the new text, or a function that it may call, name a line of the posted one? */
-static bool names(const struct ptx_module *text, const char *entry, const struct ptx_function *posted)
+static bool machine_code_names(const struct ptx_module *text, const char *entry, const struct ptx_function *posted)
 {
     const struct ptx_inst *first = &posted->inst[0], *last = &posted->inst[posted->ninst - 1];
     for (uint32_t k = 0; k < text->nfunc && posted->ninst; k++) {
@@ -219,9 +219,9 @@ static int entry_again(struct again *a, const struct dt_module *m, const struct 
         const struct dt_launch *l = &g->launch[k];
         const struct ptx_function *f =
             l->kind == DT_KERNEL && a->ir[l->module] ? ptx_find_function(a->ir[l->module], l->entry) : NULL;
-        if (f && f->has_body && names(text, entry, f))
-            r = add(&o, a->file[l->module], g->module[l->module].source, g->module[l->module].len, l->entry, a->arch,
-                    &a->lines_checked, e);
+        if (f && f->has_body && machine_code_names(text, entry, f))
+            r = machine_code_add(&o, a->file[l->module], g->module[l->module].source, g->module[l->module].len,
+                                 l->entry, a->arch, &a->lines_checked, e);
     }
     if (r == 0)
         r = dev_arithmetic(cubin, len, entry, m->source, m->len, o.part, o.n, why, e);
@@ -230,7 +230,7 @@ static int entry_again(struct again *a, const struct dt_module *m, const struct 
 }
 
 /* Has an earlier launch the same entry? */
-static bool before(const struct dt_graph *g, uint32_t launch)
+static bool machine_code_before(const struct dt_graph *g, uint32_t launch)
 {
     const struct dt_launch *l = &g->launch[launch];
     for (uint32_t k = 0; k < launch; k++)
@@ -258,7 +258,7 @@ static int module_again(struct again *a, uint32_t at, const void *code, size_t n
     r = r < 0 ? r : says;
     for (uint32_t k = 0; k < a->plan->nlaunch && r == 1; k++) {
         const struct dt_launch *l = &a->plan->launch[k];
-        if (l->kind == DT_KERNEL && l->module == at && !before(a->plan, k))
+        if (l->kind == DT_KERNEL && l->module == at && !machine_code_before(a->plan, k))
             r = entry_again(a, m, text, l->entry, lines, len, why, e);
     }
     ptx_module_free(text);

@@ -76,7 +76,7 @@ static const struct ptx_inst *inst_at(const struct checker *c, uint32_t launch, 
 static void thread(struct dt_str *s, const uint32_t t[3]) { dt_str_addf(s, "thread (%u,%u,%u)", t[0], t[1], t[2]); }
 static void block(struct dt_str *s, const uint32_t b[3]) { dt_str_addf(s, " of block (%u,%u,%u)", b[0], b[1], b[2]); }
 
-static void told(struct checker *c, uint32_t launch, const char *code, const struct dev_finding *f)
+static void original_told(struct checker *c, uint32_t launch, const char *code, const struct dev_finding *f)
 {
     uint32_t buffer = buffer_at(c, f->address);
     const struct ptx_function *in = NULL;
@@ -121,18 +121,18 @@ static void told(struct checker *c, uint32_t launch, const char *code, const str
 }
 
 /* What the last launch was found to do. */
-static int take(struct checker *c, uint32_t launch, struct dt_err *e)
+static int original_take(struct checker *c, uint32_t launch, struct dt_err *e)
 {
     struct dev_finding race, uninit;
     int r = dev_findings(c->d, &race, &uninit, e);
     if (r < 0)
         return r;
     if (race.is) {
-        told(c, launch, "race", &race);
+        original_told(c, launch, "race", &race);
         c->out->racy[launch] = true;
     }
     if (uninit.is)
-        told(c, launch, "uninitialised", &uninit);
+        original_told(c, launch, "uninitialised", &uninit);
     return 0;
 }
 
@@ -238,7 +238,7 @@ static int in_part(struct checker *c, uint32_t launch, const uint32_t *from, uin
         r = select_some(c, true, e);
     }
     if (r == 0 && (r = dev_run_step(c->run, launch, e)) == 0)
-        r = take(c, launch, e);
+        r = original_take(c, launch, e);
     if (r == 0)
         r = in_place(c, launch, kept, true, e);
     c->some[launch] = (struct dev_some){0};
@@ -248,7 +248,7 @@ static int in_part(struct checker *c, uint32_t launch, const uint32_t *from, uin
     return r;
 }
 
-static int one(struct checker *c, uint32_t launch, const struct dev_cost *cost, struct dt_err *e)
+static int original_one(struct checker *c, uint32_t launch, const struct dev_cost *cost, struct dt_err *e)
 {
     bool kernel = c->p->graph->launch[launch].kind == DT_KERNEL;
     const uint32_t *from;
@@ -262,7 +262,7 @@ static int one(struct checker *c, uint32_t launch, const struct dev_cost *cost, 
     if (r == 0 && kernel && !whole)
         r = dev_set_checks(c->d, "none", e);
     if (r == 0 && (r = select_some(c, false, e)) == 0 && (r = dev_run_step(c->run, launch, e)) == 0 && whole)
-        r = take(c, launch, e);
+        r = original_take(c, launch, e);
     c->out->blocks += r == 0 ? n : 0;
     return r == 0 && kernel && !whole ? dev_set_checks(c->d, MODES, e) : r;
 }
@@ -295,7 +295,7 @@ static int costs(struct checker *c, struct dev_cost *cost, struct dt_err *e)
 }
 
 /* *ret_late: they took too long without any checks. */
-static int checked(struct checker *c, const struct dev_cost *cost, bool *ret_late, struct dt_err *e)
+static int original_checked(struct checker *c, const struct dev_cost *cost, bool *ret_late, struct dt_err *e)
 {
     struct dev_cost *own = cost ? NULL : dt_calloc(c->p->graph->nlaunch + 1, sizeof *own);
     c->some = dt_calloc(c->p->graph->nlaunch + 1, sizeof *c->some);
@@ -305,7 +305,7 @@ static int checked(struct checker *c, const struct dev_cost *cost, bool *ret_lat
     if (r == 0 && (r = dev_set_checks(c->d, MODES, e)) == 0 && (r = dev_run_new(c->d, c->p, &c->run, e)) == 0)
         r = given(c, e);
     for (uint32_t l = 0; l < c->p->graph->nlaunch && r == 0; l++)
-        r = one(c, l, &(cost ? cost : own)[l], e);
+        r = original_one(c, l, &(cost ? cost : own)[l], e);
     dev_run_free(c->run);
     dev_set_checks(c->d, NULL, NULL);
     free(c->some);
@@ -321,7 +321,7 @@ static bool is(const json_t *w, const char *key, const char *text)
     return s && !strcmp(s, text);
 }
 
-static bool has(const json_t *list, const char *launch, const char *code)
+static bool original_has(const json_t *list, const char *launch, const char *code)
 {
     size_t i;
     const json_t *v;
@@ -332,7 +332,8 @@ static bool has(const json_t *list, const char *launch, const char *code)
 }
 
 /* Both lists in one, launch by launch. */
-static void merge(struct rw_original *o, const struct dt_graph *g, struct dt_warnings *seen, struct dt_warnings *shown)
+static void original_merge(struct rw_original *o, const struct dt_graph *g, struct dt_warnings *seen,
+                           struct dt_warnings *shown)
 {
     size_t i;
     json_t *v;
@@ -342,7 +343,7 @@ static void merge(struct rw_original *o, const struct dt_graph *g, struct dt_war
                 dt_warn(&o->warn, json_incref(v));
         json_array_foreach (shown->list, i, v)
             if (is(v, "launch", g->launch[l].name) &&
-                !has(seen->list, g->launch[l].name, json_string_value(json_object_get(v, "code"))))
+                !original_has(seen->list, g->launch[l].name, json_string_value(json_object_get(v, "code"))))
                 dt_warn(&o->warn, json_incref(v));
     }
     o->warn.left_out += seen->left_out + shown->left_out;
@@ -371,14 +372,14 @@ int rw_original_check(struct dev_device *d, const struct dev_prog *p, const stru
     bool late = false;
     for (uint32_t l = 0; l < p->graph->nlaunch; l++)
         o.of += p->graph->launch[l].kind == DT_KERNEL ? a->launch[l].nblock : 0;
-    int r = o.seen ? checked(&c, cost, &late, &mine) : 0;
+    int r = o.seen ? original_checked(&c, cost, &late, &mine) : 0;
     if (r < 0 && !late) { /* a fault: whatever it was, the gate does not need it */
         dt_err_done(&mine);
         r = dev_reset(d, &mine);
     }
     bool fatal = r < 0;
     ana_warnings(a, &shown, o.racy);
-    merge(&o, p->graph, &c.seen, &shown);
+    original_merge(&o, p->graph, &c.seen, &shown);
     for (uint32_t l = 0; l < p->graph->nlaunch; l++)
         o.races |= o.racy[l];
     if (fatal || o.warn.failed) {

@@ -30,7 +30,7 @@
 #define PER_BYTE 100 /* a kernel runs fewer instructions per byte of a block's footprint */
 #define SEEDS 64     /* most blocks of one launch that samples start from */
 
-static int nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory"); }
+static int sample_nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory"); }
 
 static bool is_output(const struct dt_graph *g, uint32_t buffer)
 {
@@ -42,7 +42,7 @@ struct marks { /* by launch, by block: it runs */
     uint32_t *n; /* how many */
 };
 
-static void mark(const struct ana_result *a, struct marks *m, uint32_t l, uint32_t b)
+static void sample_mark(const struct ana_result *a, struct marks *m, uint32_t l, uint32_t b)
 {
     const struct dt_launch *x = &a->prog->graph->launch[l];
     if (m->on[l][b])
@@ -64,8 +64,8 @@ static int marks_new(struct dt_arena *arena, const struct ana_result *a, struct 
     m->n = dt_new_array(arena, uint32_t, n + 1);
     for (uint32_t l = 0; m->on && m->n && l < n; l++)
         if (!(m->on[l] = dt_new_array(arena, bool, a->launch[l].nblock + 1)))
-            return nomem(e);
-    return m->on && m->n ? 0 : nomem(e);
+            return sample_nomem(e);
+    return m->on && m->n ? 0 : sample_nomem(e);
 }
 
 /* Does the block write a byte of `want` (by buffer)? */
@@ -86,19 +86,19 @@ static void close_over(const struct ana_result *a, const struct ana_set *want, s
     for (uint32_t l = a->prog->graph->nlaunch; l-- > 0;) {
         for (uint32_t b = 0; b < a->launch[l].nblock; b++)
             if (!m->on[l][b] && writes(&a->launch[l].block[b], want))
-                mark(a, m, l, b);
+                sample_mark(a, m, l, b);
         for (uint32_t k = 0; m->n[l] && k < a->nedge; k++) {
             const struct ana_edge *x = &a->edge[k];
             if (x->consumer != l || !x->raw.npairs)
                 continue;
             if (!x->raw.row) { /* more pairs than are kept */
                 for (uint32_t b = 0; b < a->launch[x->producer].nblock; b++)
-                    mark(a, m, x->producer, b);
+                    sample_mark(a, m, x->producer, b);
                 continue;
             }
             for (uint32_t c = 0; c < x->raw.nrow; c++)
                 for (uint32_t i = x->raw.row[c]; m->on[l][c] && i < x->raw.row[c + 1]; i++)
-                    mark(a, m, x->producer, x->raw.col[i]);
+                    sample_mark(a, m, x->producer, x->raw.col[i]);
         }
     }
 }
@@ -116,7 +116,7 @@ static int output_writes(struct dt_arena *arena, const struct ana_result *a, boo
                 set[x->buffer] = ana_set_union(arena, set[x->buffer], surely ? x->must : x->write_by[v]);
         }
     *ret = set;
-    return dt_arena_failed(arena) ? nomem(e) : 0;
+    return dt_arena_failed(arena) ? sample_nomem(e) : 0;
 }
 
 int rw_sample_writes(const struct rw_sample *original, const struct dt_graph *go, const struct ana_result *a,
@@ -134,7 +134,7 @@ int rw_sample_writes(const struct rw_sample *original, const struct dt_graph *go
         struct ana_set lost = ana_set_minus(&arena, original->sure[k], i == DT_NAME_NONE ? none : may[i]);
         struct ana_set more = i == DT_NAME_NONE ? none : ana_set_minus(&arena, sure[i], original->may[k]);
         if (dt_arena_failed(&arena))
-            r = nomem(e);
+            r = sample_nomem(e);
         else if (lost.n || more.n)
             r = dt_err_set(e, DT_E_INTERNAL, DT_BUFFER ", byte %llu: %s", go->buffer[k].name,
                            (unsigned long long)(lost.n ? lost.iv[0].lo : more.iv[0].lo),
@@ -146,13 +146,13 @@ int rw_sample_writes(const struct rw_sample *original, const struct dt_graph *go
 }
 
 /* The blocks as lists for the device. */
-static int lists(struct rw_sample *s, const struct ana_result *a, const struct marks *m, struct dt_err *e)
+static int sample_lists(struct rw_sample *s, const struct ana_result *a, const struct marks *m, struct dt_err *e)
 {
     uint32_t n = a->prog->graph->nlaunch;
     s->blocks = s->of = 0;
     s->some = dt_new_array(&s->arena, struct dev_some, n + 1);
     if (!s->some)
-        return nomem(e);
+        return sample_nomem(e);
     for (uint32_t l = 0; l < n; l++) {
         struct dev_some *x = &s->some[l];
         s->blocks += m->n[l];
@@ -161,7 +161,7 @@ static int lists(struct rw_sample *s, const struct ana_result *a, const struct m
             continue;
         uint32_t *list = dt_new_array(&s->arena, uint32_t, m->n[l] + 1);
         if (!list)
-            return nomem(e);
+            return sample_nomem(e);
         for (uint32_t b = 0; b < a->launch[l].nblock; b++)
             if (m->on[l][b])
                 list[x->n++] = b;
@@ -196,9 +196,9 @@ int rw_sample_of(const struct rw_sample *original, const struct dt_graph *go, co
     const struct dt_graph *g = a->prog->graph;
     struct rw_sample *s = dt_calloc(1, sizeof *s);
     struct marks m;
-    int r = s ? 0 : nomem(e);
+    int r = s ? 0 : sample_nomem(e);
     if (r == 0 && !(s->want = dt_new_array(&s->arena, struct ana_set, g->nbuffer + 1)))
-        r = nomem(e);
+        r = sample_nomem(e);
     for (uint32_t k = 0; r == 0 && k < g->nbuffer; k++) {
         uint32_t i = dt_graph_find_buffer(go, g->buffer[k].name);
         if (i != DT_NAME_NONE)
@@ -206,7 +206,7 @@ int rw_sample_of(const struct rw_sample *original, const struct dt_graph *go, co
     }
     if (r == 0 && (r = marks_new(&s->arena, a, &m, e)) == 0) {
         close_over(a, s->want, &m);
-        r = lists(s, a, &m, e);
+        r = sample_lists(s, a, &m, e);
     }
     if (r < 0)
         rw_sample_free(s);
@@ -218,7 +218,7 @@ int rw_sample_of(const struct rw_sample *original, const struct dt_graph *go, co
 /* ---- choosing ---------------------------------------------------------------------------------------------------- */
 
 /* Bytes in the footprints of all blocks. */
-static uint64_t footprint(const struct ana_result *a)
+static uint64_t sample_footprint(const struct ana_result *a)
 {
     uint64_t sum = 0;
     for (uint32_t l = 0; l < a->prog->graph->nlaunch; l++)
@@ -251,13 +251,14 @@ static void want_block(struct rw_sample *s, const struct ana_result *a, uint32_t
 
 /* The sample that starts from the first `seeds` blocks of every launch; those that no output needs have one block in it
  * all the same, so that they have a cost. */
-static int take(const struct ana_result *a, uint32_t seeds, struct rw_sample **ret, struct marks *m, struct dt_err *e)
+static int sample_take(const struct ana_result *a, uint32_t seeds, struct rw_sample **ret, struct marks *m,
+                       struct dt_err *e)
 {
     const struct dt_graph *g = a->prog->graph;
     struct rw_sample *s = dt_calloc(1, sizeof *s);
-    int r = s ? 0 : nomem(e);
+    int r = s ? 0 : sample_nomem(e);
     if (r == 0 && !(s->want = dt_new_array(&s->arena, struct ana_set, g->nbuffer + 1)))
-        r = nomem(e);
+        r = sample_nomem(e);
     for (uint32_t l = 0; r == 0 && l < g->nlaunch; l++)
         for (uint32_t k = 0; k < seeds && k < a->launch[l].nblock; k++)
             want_block(s, a, l, seed_block(l, a->launch[l].nblock, k));
@@ -265,10 +266,10 @@ static int take(const struct ana_result *a, uint32_t seeds, struct rw_sample **r
         close_over(a, s->want, m);
         for (uint32_t l = g->nlaunch; l-- > 0;)
             if (!m->n[l] && a->launch[l].nblock) {
-                mark(a, m, l, 0);
+                sample_mark(a, m, l, 0);
                 close_over(a, s->want, m);
             }
-        r = lists(s, a, m, e);
+        r = sample_lists(s, a, m, e);
     }
     if (r == 0 && (r = output_writes(&s->arena, a, true, &s->sure, e)) == 0)
         r = output_writes(&s->arena, a, false, &s->may, e);
@@ -302,12 +303,12 @@ int rw_sample_choose(struct dev_device *d, const struct dev_prog *original, cons
     struct marks m;
     *ret = NULL;
     most = most ? most : RW_WHOLE;
-    if (!dev_info(d)->soft || footprint(a) < most / PER_BYTE)
+    if (!dev_info(d)->soft || sample_footprint(a) < most / PER_BYTE)
         return 0;
-    int r = take(a, 1, &s, &m, e);
+    int r = sample_take(a, 1, &s, &m, e);
     struct dev_cost *cost = dt_calloc(g->nlaunch + 1, sizeof *cost);
     if (r == 0 && !cost)
-        r = nomem(e);
+        r = sample_nomem(e);
     if (r == 0)
         r = costs(d, original, s, cost, e);
     uint64_t all = 0;
@@ -317,7 +318,7 @@ int rw_sample_choose(struct dev_device *d, const struct dev_prog *original, cons
     for (uint32_t seeds = 2; large && seeds <= SEEDS; seeds++) { /* as many as there is room for */
         struct rw_sample *more = NULL;
         double work = 0;
-        if ((r = take(a, seeds, &more, &m, e)) < 0)
+        if ((r = sample_take(a, seeds, &more, &m, e)) < 0)
             break;
         for (uint32_t l = 0; l < g->nlaunch; l++)
             work += a->launch[l].nblock ? (double)cost[l].instructions / a->launch[l].nblock * m.n[l] : 0;

@@ -66,7 +66,7 @@ static const struct values table[RW_KINDS][SORTS] = {
 static const enum rw_kind unknown[] = {RW_KIND_F32, RW_KIND_F16, RW_KIND_F64, RW_KIND_BF16};
 
 /* The ends of an integer's range, signed and not, and their neighbours. */
-static uint64_t whole(enum rw_kind k, uint64_t which)
+static uint64_t special_whole(enum rw_kind k, uint64_t which)
 {
     unsigned bits = 8 * rw_kind_bytes(k);
     uint64_t low = UINT64_C(1) << (bits - 1);
@@ -96,11 +96,11 @@ static uint32_t how_many(enum rw_kind k, int sort)
 }
 
 /* The value with number `which`, as so many bytes. */
-static unsigned special(enum rw_kind k, int sort, uint64_t which, uint64_t *ret)
+static unsigned special_one(enum rw_kind k, int sort, uint64_t which, uint64_t *ret)
 {
     const unsigned nunknown = sizeof unknown / sizeof *unknown;
     if (k >= RW_KIND_I64) {
-        *ret = whole(k, which);
+        *ret = special_whole(k, which);
         return rw_kind_bytes(k);
     }
     if (k == RW_KIND_UNKNOWN) {
@@ -134,7 +134,7 @@ static void scatter(uint8_t *p, uint64_t bytes, enum rw_kind k, int sort, uint64
         count = 1;
     for (uint64_t i = 0; i < count; i++) {
         uint64_t v, z = dt_splitmix64(seed, i * SORTS + (uint64_t)sort);
-        unsigned size = special(k, sort, i + seed, &v);
+        unsigned size = special_one(k, sort, i + seed, &v);
         memcpy(p + z % (bytes / size) * size, &v, size);
     }
 }
@@ -193,7 +193,7 @@ struct uses {
     bool *seen;
 };
 
-static void used(struct uses *u, uint32_t k)
+static void special_used(struct uses *u, uint32_t k)
 {
     if (!u->seen[k]) {
         u->seen[k] = true;
@@ -207,17 +207,17 @@ static void by_first_use(struct uses *u, const struct dt_graph *g)
     for (uint32_t l = 0; l < g->nlaunch; l++) {
         const struct dt_launch *x = &g->launch[l];
         if (x->kind == DT_COPY)
-            used(u, x->src);
+            special_used(u, x->src);
         for (uint32_t k = 0; x->kind == DT_KERNEL && k < x->narg; k++) {
             if (x->arg[k].kind == DT_ARG_BUFFER || x->arg[k].kind == DT_ARG_TENSOR_MAP)
-                used(u, x->arg[k].buffer);
+                special_used(u, x->arg[k].buffer);
             for (uint32_t i = 0; x->arg[k].kind == DT_ARG_BYTES && i < x->arg[k].npointer; i++)
-                used(u, x->arg[k].pointer[i].buffer);
+                special_used(u, x->arg[k].pointer[i].buffer);
         }
     }
     for (uint32_t k = 0; k < g->nbuffer; k++) /* module variables are named by no argument */
         if (g->buffer[k].module >= 0)
-            used(u, k);
+            special_used(u, k);
 }
 
 static bool takes(const struct dt_buffer *b)
@@ -320,7 +320,7 @@ static int once(struct search *x, struct dt_err *e)
     return r;
 }
 
-static void set(struct search *x, size_t lo, size_t hi, bool on)
+static void special_set(struct search *x, size_t lo, size_t hi, bool on)
 {
     for (size_t k = lo; k < hi; k++) {
         uint8_t *sorts = &x->s->sorts[x->unit[k].buffer];
@@ -338,11 +338,11 @@ static int halves(struct search *x, size_t lo, size_t hi, struct dt_err *e)
     }
     size_t mid = lo + (hi - lo) / 2, end[] = {lo, mid, hi};
     for (int h = 0; h < 2; h++) {
-        set(x, end[h], end[h + 1], true);
+        special_set(x, end[h], end[h + 1], true);
         int r = x->s->tries < 2 ? 1 : once(x, e);
         if (r == 1) {
             x->current = false;
-            set(x, end[h], end[h + 1], false);
+            special_set(x, end[h], end[h + 1], false);
             r = halves(x, end[h], end[h + 1], e);
         }
         if (r < 0)
@@ -386,7 +386,7 @@ int rw_special_search(struct rw_special *s, unsigned sorts, rw_special_run run, 
                 x.unit[n++] = (struct unit){s->buffer[i], (uint8_t)(1u << sort)};
     int r = once(&x, e);
     if (r == 1 && n) {
-        set(&x, 0, n, false);
+        special_set(&x, 0, n, false);
         r = halves(&x, 0, n, e);
         if (r == 0 && !x.current)
             r = once(&x, e);
@@ -417,7 +417,7 @@ bool rw_special_flooded(const struct rw_special *s, uint32_t buffer, const uint8
     return n && some > n - n / 16 - 1;
 }
 
-static json_t *dropped(const struct rw_special *s, uint32_t k)
+static json_t *special_dropped(const struct rw_special *s, uint32_t k)
 {
     static const char *const text[SORTS] = {"small", "large", "infinite", "nan"};
     struct dt_str t = {0};
@@ -438,7 +438,7 @@ json_t *rw_special_json(const struct rw_special *s)
     for (uint32_t k = 0; ok && k < s->graph->nbuffer; k++) {
         const char *name = s->graph->buffer[k].name;
         if (s->dropped[k])
-            ok = json_object_set_new(gone, name, dropped(s, k)) == 0;
+            ok = json_object_set_new(gone, name, special_dropped(s, k)) == 0;
         if (ok && s->range[k])
             ok = json_array_append_new(range, json_string(name)) == 0;
     }

@@ -90,7 +90,7 @@ int rw_snaps_new(struct dev_run *run, const struct ana_result *a, struct rw_snap
 
 size_t rw_member_words(const struct rw_gate *g) { return g->posted->graph->nlaunch / 64 + 1; }
 
-static const uint64_t *members(const struct rw_gate *g, const struct rw_state *s, uint32_t launch)
+static const uint64_t *trial_members(const struct rw_gate *g, const struct rw_state *s, uint32_t launch)
 {
     return s->member + launch * rw_member_words(g);
 }
@@ -237,7 +237,7 @@ int rw_trial_content(const struct rw_trial *t, uint32_t buffer, const uint8_t **
     uint32_t last = UINT32_MAX;
     for (uint32_t l = 0; l < t->first; l++)
         for (uint32_t o = 0; o < a->prog->graph->nlaunch; o++) {
-            if (!((members(t->gate, t->next, l)[o / 64] >> o % 64) & 1) || (last != UINT32_MAX && o < last))
+            if (!((trial_members(t->gate, t->next, l)[o / 64] >> o % 64) & 1) || (last != UINT32_MAX && o < last))
                 continue;
             for (uint32_t k = 0; k < a->launch[o].naccess; k++)
                 if (a->launch[o].access[k].buffer == buffer && a->launch[o].access[k].writes)
@@ -253,7 +253,7 @@ int rw_trial_content(const struct rw_trial *t, uint32_t buffer, const uint8_t **
     return DT_E_NOMEM;
 }
 
-static int fill(const struct rw_trial *t, struct dev_run *run, struct dt_err *e)
+static int trial_fill(const struct rw_trial *t, struct dev_run *run, struct dt_err *e)
 {
     int r = 0;
     for (uint32_t b = 0; b < t->now->graph->nbuffer && r == 0; b++) {
@@ -266,7 +266,7 @@ static int fill(const struct rw_trial *t, struct dev_run *run, struct dt_err *e)
     return r;
 }
 
-static int fetch(const struct rw_trial *t, struct dev_run *run, uint8_t **out, struct dt_err *e)
+static int trial_fetch(const struct rw_trial *t, struct dev_run *run, uint8_t **out, struct dt_err *e)
 {
     int r = 0;
     for (uint32_t b = 0; b < t->now->graph->nbuffer && r == 0; b++) {
@@ -291,17 +291,17 @@ static int run_before(struct rw_trial *t, struct dt_err *e)
     dev_set_schedule(t->gate->dev, 0, false);
     int r = dev_run_new_for(t->gate->dev, t->now->prog, wanted, &run, e);
     if (r == 0)
-        r = fill(t, run, e);
+        r = trial_fill(t, run, e);
     for (uint32_t k = 0; k < t->x->nlaunch && r == 0; k++)
         r = dev_run_step(run, t->x->launch[k], e);
     if (r == 0)
-        r = fetch(t, run, t->want, e);
+        r = trial_fetch(t, run, t->want, e);
     dev_run_free(run);
     free(wanted);
     return r;
 }
 
-static int compare(const struct rw_trial *t, uint32_t b, const uint8_t *got, uint64_t order, struct dt_err *e)
+static int trial_compare(const struct rw_trial *t, uint32_t b, const uint8_t *got, uint64_t order, struct dt_err *e)
 {
     const struct dt_buffer *q = &t->now->graph->buffer[b];
     struct dt_arena a = {0};
@@ -337,7 +337,7 @@ static int run_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_co
         r = dev_run_new_for(t->gate->dev, t->next->prog, wanted, &run, e);
     }
     if (r == 0)
-        r = fill(t, run, e);
+        r = trial_fill(t, run, e);
     bool talks = rw_talks(t->next->prog);
     if (r == 0)
         r = rw_watch(t->gate->dev, talks, order, order != 0, e);
@@ -348,10 +348,10 @@ static int run_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_co
             r = dev_run_cost(run, k, &ret_cost[k - t->first], e);
     rw_watch(t->gate->dev, talks, 0, false, NULL);
     if (r == 0)
-        r = fetch(t, run, got, e);
+        r = trial_fetch(t, run, got, e);
     for (uint32_t b = 0; b < g->nbuffer && r == 0; b++)
         if (t->compared[b])
-            r = compare(t, b, got[b], order, e);
+            r = trial_compare(t, b, got[b], order, e);
     for (uint32_t b = 0; got && b < g->nbuffer; b++)
         free(got[b]);
     free(got);
@@ -360,7 +360,7 @@ static int run_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_co
     return r;
 }
 
-static struct rw_tried *find(const struct rw_trial *t)
+static struct rw_tried *trial_find(const struct rw_trial *t)
 {
     for (size_t k = 0; k < t->gate->tried.n; k++)
         if (!strcmp(t->gate->tried.p[k].key, t->key))
@@ -412,7 +412,7 @@ int rw_trial_begin(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *
         if (u->n == 1 && !u->iv[0].lo && u->iv[0].hi >= now->graph->buffer[x->unread.p[k].buffer].bytes)
             t->compared[x->unread.p[k].buffer] = false;
     }
-    struct rw_tried *known = find(t);
+    struct rw_tried *known = trial_find(t);
     if (known) {
         memcpy(&next->cost[first], known->cost, t->n * sizeof *next->cost);
         t->orders = known->orders;
@@ -455,7 +455,7 @@ int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
             t->orders++;
     if (r < 0)
         return r;
-    struct rw_tried *x = find(t);
+    struct rw_tried *x = trial_find(t);
     if (x)
         x->orders = t->orders;
     rw_library_put(t, &t->next->cost[t->first], t->orders);

@@ -60,15 +60,15 @@ static unsigned sorts(unsigned inputs, unsigned input)
     return !input ? 0 : input + 1 == inputs ? RW_SPECIAL_ALL : input + 2 == inputs ? RW_SPECIAL_SMALL : 0;
 }
 
-static int fill(struct dev_run *r, const struct rw_special *s, const struct dt_graph *g, unsigned inputs,
-                unsigned input, struct dt_err *e)
+static int verify_fill(struct dev_run *r, const struct rw_special *s, const struct dt_graph *g, unsigned inputs,
+                       unsigned input, struct dt_err *e)
 {
     static const int poison[] = {0xFF, 0xA5, 0x00, 0x5A};
     int x = dev_run_fill(r, SEED(input), poison[input % 4], e);
     return x < 0 || !s || !sorts(inputs, input) ? x : rw_special_upload(s, r, g, SEED(input), sorts(inputs, input), e);
 }
 
-static int fetch(struct dev_run *r, const struct dt_graph *g, struct outputs *o, struct dt_err *e)
+static int verify_fetch(struct dev_run *r, const struct dt_graph *g, struct outputs *o, struct dt_err *e)
 {
     o->n = g->nbuffer;
     if (!(o->p = dt_calloc(o->n + 1, sizeof *o->p)))
@@ -86,8 +86,8 @@ static int fetch(struct dev_run *r, const struct dt_graph *g, struct outputs *o,
 }
 
 /* only: by buffer of the original, the bytes to compare; NULL: all. */
-static int compare(const struct dt_graph *go, const struct outputs *o, const struct dt_graph *gp,
-                   const struct outputs *p, const struct ana_set *only, const char *what, struct dt_err *e)
+static int verify_compare(const struct dt_graph *go, const struct outputs *o, const struct dt_graph *gp,
+                          const struct outputs *p, const struct ana_set *only, const char *what, struct dt_err *e)
 {
     for (uint32_t k = 0; k < go->nbuffer; k++) {
         if (!is_output(&go->buffer[k]))
@@ -210,7 +210,7 @@ static int first_input(struct runs *x, const struct ana_result *a, struct rw_sna
     dt_free_ struct dev_cost *mine = dt_calloc(g->nlaunch + 1, sizeof *mine);
     int r = mine ? ready(x, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r < 0 || (r = rw_watch(x->dev, ref->talks, 0, x->soft && !(ref->talks && x->checked), e)) < 0 ||
-        (r = fill(x->run, NULL, g, ref->inputs, 0, e)) < 0)
+        (r = verify_fill(x->run, NULL, g, ref->inputs, 0, e)) < 0)
         return r;
     if (x->soft && ret_snaps && !ref->sample) {
         if ((r = rw_snaps_new(x->run, a, ret_snaps, e)) == 0)
@@ -229,7 +229,7 @@ static int first_input(struct runs *x, const struct ana_result *a, struct rw_sna
     x->limit = x->soft ? 4 * most + HANG : 0;
     if (r == 0 && ref->special)
         rw_special_work(ref->special, all);
-    return r < 0 ? r : fetch(x->run, g, &ref->want[0], e);
+    return r < 0 ? r : verify_fetch(x->run, g, &ref->want[0], e);
 }
 
 /* Is an output next to nothing but NaNs, that of the posted input is not? */
@@ -250,12 +250,12 @@ static int other_input(void *user, bool *ret_flooded, struct dt_err *e)
     outputs_done(&ref->want[x->input]);
     uint64_t began = dt_now_us();
     if (r == 0 && (r = rw_watch(x->dev, ref->talks, 0, x->soft && !ref->races, e)) == 0 &&
-        (r = fill(x->run, ref->special, ref->graph, ref->inputs, x->input, e)) == 0) {
+        (r = verify_fill(x->run, ref->special, ref->graph, ref->inputs, x->input, e)) == 0) {
         dev_set_limit(x->dev, x->limit);
         r = dev_run_once(x->run, e);
         dev_set_limit(x->dev, 0);
     }
-    if (r == 0 && (r = fetch(x->run, ref->graph, &ref->want[x->input], e)) == 0)
+    if (r == 0 && (r = verify_fetch(x->run, ref->graph, &ref->want[x->input], e)) == 0)
         *ret_flooded = flooded(ref, &ref->want[x->input]);
     ref->plain_us = dt_now_us() - began;
     if (r == 0)
@@ -408,11 +408,11 @@ int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const s
             snprintf(what, sizeof what, "input %u", k);
         else
             snprintf(what, sizeof what, soft ? "block order %u" : "run %u with delayed blocks", k - inputs + 1);
-        if (r == 0 && (r = fill(run, ref->special, plan->graph, ref->inputs, input, e)) == 0)
+        if (r == 0 && (r = verify_fill(run, ref->special, plan->graph, ref->inputs, input, e)) == 0)
             r = !k && cost ? once_with_costs(run, plan->graph, cost, e) : dev_run_once(run, e);
-        if (r == 0 && (r = fetch(run, plan->graph, &got, e)) == 0)
-            r = compare(ref->graph, &ref->want[input], plan->graph, &got, ref->sample ? ref->sample->want : NULL, what,
-                        e);
+        if (r == 0 && (r = verify_fetch(run, plan->graph, &got, e)) == 0)
+            r = verify_compare(ref->graph, &ref->want[input], plan->graph, &got, ref->sample ? ref->sample->want : NULL,
+                               what, e);
         outputs_done(&got);
     }
     rw_watch(d, talks, 0, false, NULL);

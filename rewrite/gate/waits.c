@@ -66,23 +66,23 @@ struct waits {
     uint32_t *early_at; /* by launch: its number in `early`, UINT32_MAX: none */
 };
 
-static bool has(const struct waits *w, const uint64_t *set, uint32_t b, uint32_t a)
+static bool waits_has(const struct waits *w, const uint64_t *set, uint32_t b, uint32_t a)
 {
     return set[b * w->words + a / 64] >> a % 64 & 1;
 }
 
-static void put(struct waits *w, uint64_t *set, uint32_t b, uint32_t a)
+static void waits_put(struct waits *w, uint64_t *set, uint32_t b, uint32_t a)
 {
     set[b * w->words + a / 64] |= UINT64_C(1) << a % 64;
 }
 
-static void merge(struct waits *w, uint64_t *to, uint32_t b, const uint64_t *from, uint32_t a)
+static void waits_merge(struct waits *w, uint64_t *to, uint32_t b, const uint64_t *from, uint32_t a)
 {
     for (size_t k = 0; k < w->words; k++)
         to[b * w->words + k] |= from[a * w->words + k];
 }
 
-static int bad(const struct waits *w, struct dt_err *e, uint32_t launch, const char *what)
+static int waits_bad(const struct waits *w, struct dt_err *e, uint32_t launch, const char *what)
 {
     char pointer[64];
     snprintf(pointer, sizeof pointer, "/launches/%u", launch);
@@ -96,7 +96,7 @@ static int bad2(const struct waits *w, struct dt_err *e, uint32_t launch, uint32
 {
     struct dt_str s = {0};
     dt_str_addf(&s, "%s \001l%.200s\002%s", before, w->prog->graph->launch[other].name, behind);
-    int r = bad(w, e, launch, s.s ? s.s : before);
+    int r = waits_bad(w, e, launch, s.s ? s.s : before);
     dt_str_done(&s);
     return r;
 }
@@ -121,15 +121,15 @@ static int close_order(struct waits *w, struct dt_err *e)
                     int r = rw_paths_without_wait(w->prog->step[a].entry, &paths, e);
                     if (r < 0)
                         return r;
-                    merge(w, set, b, paths.triggers ? w->before : w->waited, a);
+                    waits_merge(w, set, b, paths.triggers ? w->before : w->waited, a);
                 } else if (late == w->order.early[k]) {
-                    merge(w, set, b, w->waited, a);
-                    put(w, set, b, a);
+                    waits_merge(w, set, b, w->waited, a);
+                    waits_put(w, set, b, a);
                 }
             }
-        merge(w, w->waited, b, w->before, b);
+        waits_merge(w, w->waited, b, w->before, b);
         for (uint32_t a = 0; a < b; a++)
-            w->overlap |= !has(w, w->before, b, a);
+            w->overlap |= !waits_has(w, w->before, b, a);
     }
     return 0;
 }
@@ -313,7 +313,7 @@ static int check_covered(struct waits *w, struct dt_err *e)
 {
     for (uint32_t k = 0; k < w->ana->nedge; k++) {
         const struct ana_edge *x = &w->ana->edge[k];
-        if (x->nbuffer && !has(w, w->waited, x->consumer, x->producer))
+        if (x->nbuffer && !waits_has(w, w->waited, x->consumer, x->producer))
             return bad2(w, e, x->consumer, x->producer, "does not wait for",
                         ", with which it shares bytes that one of the two writes");
     }
@@ -328,7 +328,7 @@ static int check_waits(struct waits *w, struct dt_err *e)
         if (r < 0)
             return r;
         if (paths.exits)
-            return bad(w, e, b, "is programmatic, but need not reach griddepcontrol.wait before it exits");
+            return waits_bad(w, e, b, "is programmatic, but need not reach griddepcontrol.wait before it exits");
     }
     return 0;
 }
@@ -342,7 +342,7 @@ static int check_independent(struct waits *w, struct dt_err *e)
     for (uint32_t b = 0; any && r == 0 && b < w->prog->graph->nlaunch; b++)
         for (uint32_t a = 0; w->early_at[b] != UINT32_MAX && a < b; a++) {
             const char *buffer;
-            if (!has(w, w->before, b, a) && conflict(w, w->ana, a, w->early, w->early_at[b], &buffer))
+            if (!waits_has(w, w->before, b, a) && conflict(w, w->ana, a, w->early, w->early_at[b], &buffer))
                 return bad2(w, e, b, a, "touches, before it waits, bytes in conflict with", ", which may still run");
         }
     return r;
@@ -358,7 +358,7 @@ static int check_read_only(struct waits *w, struct dt_err *e)
                 x->reads ? touched(w, w->ana, b, g->buffer[x->buffer].name, false) : (struct ana_set){0};
             for (uint32_t a = 0; a <= b && read.n; a++) {
                 bool nc = false;
-                if (a == b ? is_original(w, b) : has(w, w->before, b, a))
+                if (a == b ? is_original(w, b) : waits_has(w, w->before, b, a))
                     continue;
                 if (!ana_set_overlaps(touched(w, w->ana, a, g->buffer[x->buffer].name, true), read))
                     continue;
@@ -422,14 +422,14 @@ static int check_barriers(struct waits *w, struct dt_err *e)
         if (r == 0 && ours)
             r = rw_cluster_meets(f, NULL, NULL, &wrong, e);
         if (r < 0 || wrong)
-            return r < 0 ? r : bad(w, e, l, wrong);
+            return r < 0 ? r : waits_bad(w, e, l, wrong);
         if (ptx_reach_build(f, &all) < 0)
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
         for (uint32_t k = 0; k < all.n && !wrong; k++)
             wrong = wrong_barrier(all.func[k], (w->prog->step[l].threads + 31) / 32 * 32);
         ptx_reach_done(&all);
         if (wrong)
-            return bad(w, e, l, wrong);
+            return waits_bad(w, e, l, wrong);
     }
     return 0;
 }
@@ -447,7 +447,7 @@ static uint32_t clears(const struct waits *w, uint32_t l, uint32_t buffer)
         if (!here || k == l)
             continue;
         if (found < g->nlaunch || x->kind != DT_MEMSET || x->value || x->dst_offset ||
-            x->bytes < g->buffer[buffer].bytes || !has(w, w->waited, l, k))
+            x->bytes < g->buffer[buffer].bytes || !waits_has(w, w->waited, l, k))
             return g->nlaunch;
         found = k;
     }
@@ -467,20 +467,20 @@ static int check_flags(struct waits *w, struct dt_err *e)
             continue;
         if (r < 0)
             return r == DT_E_NOMEM ? dt_err_set(e, r, "out of memory")
-                                   : bad(w, e, l, "has a table of flags that is none");
+                                   : waits_bad(w, e, l, "has a table of flags that is none");
         if (!rw_flow_sound(&f, &why)) {
-            r = bad(w, e, l, why.s ? why.s : "has flags that do not fit each other");
+            r = waits_bad(w, e, l, why.s ? why.s : "has flags that do not fit each other");
             dt_str_done(&why);
             return r;
         }
         const struct dt_arg *a = x->narg ? &x->arg[x->narg - 1] : NULL;
         if (f.n != w->prog->step[l].blocks)
-            return bad(w, e, l, "has other blocks than its table of flags");
+            return waits_bad(w, e, l, "has other blocks than its table of flags");
         if (!a || a->kind != DT_ARG_BUFFER || a->offset || g->buffer[a->buffer].role != DT_SCRATCH ||
             g->buffer[a->buffer].bytes < rw_flow_scratch_bytes(&f))
-            return bad(w, e, l, "has no scratch buffer for its flags");
+            return waits_bad(w, e, l, "has no scratch buffer for its flags");
         if (clears(w, l, a->buffer) == g->nlaunch)
-            return bad(w, e, l, "does not wait for a memset of all of its flags, or something else touches them");
+            return waits_bad(w, e, l, "does not wait for a memset of all of its flags, or something else touches them");
     }
     return 0;
 }

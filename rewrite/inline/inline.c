@@ -39,19 +39,19 @@ const struct dt_launch *rw_inline_host(const struct rw_cand *c)
     return c->level <= RW_LEVEL_PROLOGUE && c->in ? c->facts.body[c->in->host].step->launch : NULL;
 }
 
-static int nomem(struct rw_join *j) { return dt_err_set(j->e, DT_E_NOMEM, "out of memory"); }
+static int inline_nomem(struct rw_join *j) { return dt_err_set(j->e, DT_E_NOMEM, "out of memory"); }
 
 static uint32_t new_reg(struct rw_join *j, enum ptx_type t, const char *hint)
 {
     uint32_t r = ptx_reg_new(j->f, t, hint);
     if (r == PTX_NO_REG)
-        nomem(j);
+        inline_nomem(j);
     return r;
 }
 
 /* ---- parameters -------------------------------------------------------------------------------------------------- */
 
-static bool dropped(const struct rw_cand *c, int side, uint32_t arg)
+static bool inline_dropped(const struct rw_cand *c, int side, uint32_t arg)
 {
     return c->in->drop_arg && arg < 62 && ((c->in->args[side] >> arg) & 1);
 }
@@ -62,7 +62,7 @@ static int make_zero(struct rw_join *j)
     static const struct ptx_var like = {.name = RW_ZERO_WORD, .type = PTX_U32, .bytes = 4, .align = 4};
     j->zero = rw_new_param(j, &like);
     j->c->made.zero_word = true;
-    return j->zero ? 0 : nomem(j);
+    return j->zero ? 0 : inline_nomem(j);
 }
 
 /* The guest's parameters: those of the host with the same argument, or new ones. c->made.arg_keep and c->made.arg_same
@@ -78,35 +78,36 @@ static int make_params(struct rw_join *j)
     for (int s = 0; s < 2; s++) {
         c->made.arg_keep[s] = ~UINT64_C(0);
         if (!(c->made.arg_same[s] = dt_new_array(&c->arena, bool, c->facts.body[s].f->nparam + 1)))
-            return nomem(j);
+            return inline_nomem(j);
     }
     if (!own)
-        return nomem(j);
+        return inline_nomem(j);
     memcpy(own, j->f->param, nhost * sizeof *own);
     for (uint32_t i = 0; i < g->nparam; i++) {
         const struct ptx_var *v = g->param[i];
         struct ptx_var *to = NULL;
-        if (dropped(c, guest, i)) {
+        if (inline_dropped(c, guest, i)) {
             c->made.arg_keep[guest] &= ~(UINT64_C(1) << i);
             continue;
         }
         for (uint32_t k = 0; k < nhost && k < hl->narg && i < gl->narg && !to; k++)
-            if (!rw_is_zero_word(v) && !rw_is_zero_word(own[k]) && !dropped(c, host, k) && own[k]->bytes == v->bytes &&
-                own[k]->align == v->align && own[k]->is_array == v->is_array && rw_same_arg(&hl->arg[k], &gl->arg[i]))
+            if (!rw_is_zero_word(v) && !rw_is_zero_word(own[k]) && !inline_dropped(c, host, k) &&
+                own[k]->bytes == v->bytes && own[k]->align == v->align && own[k]->is_array == v->is_array &&
+                rw_same_arg(&hl->arg[k], &gl->arg[i]))
                 to = own[k];
         c->made.arg_same[guest][i] = to != NULL;
         if (!to && !(to = rw_new_param(j, v)))
-            return nomem(j);
+            return inline_nomem(j);
         if (!dt_push(&j->vars, (struct rw_var_pair){v, to, 0, guest}))
-            return nomem(j);
+            return inline_nomem(j);
     }
     /* the producer's come first; the host's own list ends at nhost */
     struct ptx_var **list = dt_new_array(&j->m->arena, struct ptx_var *, j->f->nparam + 1);
     if (!list)
-        return nomem(j);
+        return inline_nomem(j);
     for (int pass = 0; pass < 2; pass++)
         for (uint32_t i = pass == host ? 0 : nhost; i < (pass == host ? nhost : j->f->nparam); i++) {
-            if (i < nhost && dropped(c, host, i)) {
+            if (i < nhost && inline_dropped(c, host, i)) {
                 c->made.arg_keep[host] &= ~(UINT64_C(1) << i);
                 continue;
             }
@@ -152,10 +153,10 @@ static int emit_move(struct rw_join *j, unsigned elem, struct ptx_opnd to, struc
         i.type[0] = type;
         i.pred = PTX_NO_REG;
         if (!ptx_append(j->f, i))
-            return nomem(j);
+            return inline_nomem(j);
         return emit_move(j, elem, to, two[0], type, pred, neg);
     }
-    return ptx_append(j->f, i) ? 0 : nomem(j);
+    return ptx_append(j->f, i) ? 0 : inline_nomem(j);
 }
 
 /* to = from, as a value crosses from one posted body into the other: by way of `xor` with the joint's zero word, so
@@ -182,7 +183,7 @@ static int emit_hidden(const struct site *s, struct ptx_opnd to, struct ptx_opnd
         return DT_E_NOMEM;
     int r = emit_move(j, elem, x, from, type, pred, neg);
     if (r == 0 && !ptx_append(j->f, i))
-        r = nomem(j);
+        r = inline_nomem(j);
     return r < 0 ? r : emit_move(j, elem, to, y, type, pred, neg);
 }
 
@@ -402,7 +403,7 @@ static int emit_group(struct site *s, unsigned k)
     const struct ptx_function *g = j->c->facts.body[n->guest].f;
     for (uint32_t q = 0; q < g->nlabel; q++)
         if ((s->p.label[q] = ptx_label_new(j->f, "G")) == UINT32_MAX)
-            return nomem(j);
+            return inline_nomem(j);
     s->of = n->slice ? n->group[k].slot : 0;
     s->p.mask = n->slice ? n->slice[s->of] : NULL;
     s->group = n->slice ? &n->group[k] : NULL;
@@ -431,7 +432,7 @@ static int emit_instance(struct site *s, const struct ptx_inst *i, unsigned firs
     bool load = i->op == PTX_OP_LD;
     unsigned groups = n->slice ? n->ngroup : 1;
     if ((s->p.end = ptx_label_new(j->f, "GEND")) == UINT32_MAX)
-        return nomem(j);
+        return inline_nomem(j);
     int r = emit_offset(s, &i->opnd[load ? 1 : 0], first);
     if (r < 0 || (r = emit_digits(s)) < 0)
         return r;
@@ -461,10 +462,10 @@ static int emit_site(struct site *s, const struct ptx_inst *i)
     uint32_t skip = PTX_NO_REG;
     int r = 0;
     if (!load && n->keep_store && !ptx_append(j->f, *i))
-        return nomem(j);
+        return inline_nomem(j);
     if (i->pred != PTX_NO_REG) {
         if ((skip = ptx_label_new(j->f, "GSKIP")) == UINT32_MAX)
-            return nomem(j);
+            return inline_nomem(j);
         if ((r = rw_emit_bra(j, skip, i->pred, !i->pred_neg)) < 0)
             return r;
     }
@@ -483,7 +484,7 @@ static int emit_site(struct site *s, const struct ptx_inst *i)
 
 /* ---- the kernel -------------------------------------------------------------------------------------------------- */
 
-static int prepare(struct site *s)
+static int inline_prepare(struct site *s)
 {
     struct rw_join *j = s->j;
     struct rw_cand *c = j->c;
@@ -496,7 +497,7 @@ static int prepare(struct site *s)
     s->p.reg = dt_new_array(&c->arena, uint32_t, g->f->nreg + 1);
     s->p.label = dt_new_array(&c->arena, uint32_t, g->f->nlabel + 1);
     if (!s->p.reg || !s->p.label)
-        return nomem(j);
+        return inline_nomem(j);
     for (uint32_t k = 0; k < g->f->nreg; k++) {
         if ((s->p.reg[k] = new_reg(j, (enum ptx_type)g->f->reg[k].type, "g")) == PTX_NO_REG)
             return DT_E_NOMEM;
@@ -600,7 +601,7 @@ static int emit_shadow(struct site *s, const struct ptx_inst *i, const struct pt
         return 0;
     if ((x.opnd[0].reg = shadow_of(s, i->opnd[0].reg)) == PTX_NO_REG)
         return DT_E_NOMEM;
-    return ptx_append(j->f, x) ? 0 : nomem(j);
+    return ptx_append(j->f, x) ? 0 : inline_nomem(j);
 }
 
 /* The host's entry in a module of its own, its instructions taken out. */
@@ -629,7 +630,7 @@ static int open_host(struct rw_join *j, struct ptx_inst **ret_old, uint32_t *ret
     *ret_n = j->f->ninst;
     j->f->inst = NULL;
     j->f->ninst = j->f->inst_cap = 0;
-    return j->m->target && j->f->name ? 0 : nomem(j);
+    return j->m->target && j->f->name ? 0 : inline_nomem(j);
 }
 
 static int emit_host(struct site *s, struct ptx_inst *old, uint32_t n)
@@ -659,7 +660,7 @@ static int emit_host(struct site *s, struct ptx_inst *old, uint32_t n)
             dev_round_mul(&i);
         if (i.op == PTX_OP_LD && rw_is_global_access(o))
             rw_drop_hints_if_written(c, in->host, o, &i);
-        r = ptx_append(j->f, i) ? 0 : nomem(j);
+        r = ptx_append(j->f, i) ? 0 : inline_nomem(j);
     }
     return r;
 }
@@ -675,7 +676,7 @@ static void entry_last(struct rw_join *j)
 }
 
 /* The kernel, into c->made. */
-static int join(struct rw_cand *c, struct dt_err *e)
+static int inline_join(struct rw_cand *c, struct dt_err *e)
 {
     struct rw_join j = {.c = c, .e = e};
     struct site s = {.j = &j};
@@ -683,8 +684,8 @@ static int join(struct rw_cand *c, struct dt_err *e)
     uint32_t n = 0;
     dt_str_done(&c->made.ptx);
     int r = open_host(&j, &old, &n);
-    if (r == 0 && (r = rw_copy_data(&j, c->in->guest)) == 0 && (r = make_params(&j)) == 0 && (r = prepare(&s)) == 0 &&
-        (r = emit_zero(&s)) == 0)
+    if (r == 0 && (r = rw_copy_data(&j, c->in->guest)) == 0 && (r = make_params(&j)) == 0 &&
+        (r = inline_prepare(&s)) == 0 && (r = emit_zero(&s)) == 0)
         r = emit_host(&s, old, n);
     if (r == 0) {
         entry_last(&j);
@@ -732,7 +733,7 @@ int rw_inline_apply(struct rw_cand *c, enum rw_level level, struct dt_str *why, 
     c->nredirect = 1;
     c->threads = c->facts.body[c->in->host].threads;
     rw_name_entry(c);
-    if ((r = join(c, e)) < 0)
+    if ((r = inline_join(c, e)) < 0)
         return r;
     return rw_resources(c, why, e);
 }

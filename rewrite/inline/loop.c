@@ -29,7 +29,7 @@ bool rw_inline_again(const struct rw_inline *n, const struct ptx_function *f, ui
 }
 
 /* Blocks of the loop: all that reach a branch back without the header. */
-static void mark(const struct ptx_cfg *c, uint32_t header, bool *in, uint32_t *stack)
+static void loop_mark(const struct ptx_cfg *c, uint32_t header, bool *in, uint32_t *stack)
 {
     in[header] = true;
     for (uint32_t q = 0; q < c->block[header].npred; q++) {
@@ -119,7 +119,7 @@ int rw_inline_loop(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
         ptx_cfg_done(&cfg);
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     }
-    mark(&cfg, cfg.block_of[n->loop - 1], in, stack);
+    loop_mark(&cfg, cfg.block_of[n->loop - 1], in, stack);
     for (uint32_t k = 0; k < f->ninst; k++) {
         n->in_loop[k] = in[cfg.block_of[k]];
         if (f->inst[k].op == PTX_OP_LABEL)

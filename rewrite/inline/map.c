@@ -227,7 +227,7 @@ static bool exact(const struct rw_body *b, const struct ptx_inst *i, unsigned el
 static unsigned common(unsigned a, unsigned b) { return b ? common(b, a % b) : a; }
 
 /* The guest's first, then the host's. */
-static void units(struct rw_cand *c, int side)
+static void inline_map_units(struct rw_cand *c, int side)
 {
     struct rw_inline *n = c->in;
     const struct rw_body *b = &c->facts.body[side];
@@ -266,7 +266,7 @@ static void sites(struct rw_cand *c)
     }
     n->joint = dt_new_array(&c->arena, struct rw_joint, c->facts.body[n->guest].f->ninst + 1);
     for (int s = 0; s < 2 && n->joint && !n->no[RW_NO_plain_sites]; s++)
-        units(c, s ? n->host : n->guest);
+        inline_map_units(c, s ? n->host : n->guest);
     /* inline.c follows it by its additions */
     if (!n->no[RW_NO_plain_sites] && !rw_only_addresses(&c->facts.body[n->host], n->args[n->host]))
         rw_no(c, RW_NO_plain_sites, DT_LAUNCH " does more with the buffer's address than add to it",

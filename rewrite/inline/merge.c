@@ -78,7 +78,7 @@ static void on_single(uint32_t reg, bool write, void *user)
 
 static bool parameter(const struct ptx_inst *i) { return i->op == PTX_OP_LD && i->space == PTX_PARAM; }
 
-static void look(struct match *m)
+static void merge_look(struct match *m)
 {
     for (uint32_t r = 0; r < m->f->nreg; r++)
         m->def[r] = NONE;
@@ -137,7 +137,7 @@ static void back_to(struct match *m, size_t n)
     }
 }
 
-static bool bind(struct match *m, uint32_t t, uint32_t s)
+static bool merge_bind(struct match *m, uint32_t t, uint32_t s)
 {
     bool ordered = m->def[t] < 0 || !m->free[m->def[t]];
     if (m->map[t] != PTX_NO_REG)
@@ -184,7 +184,7 @@ static bool sum_like(const struct ptx_inst *i)
            i->opnd[2].kind == PTX_O_IMM && (i->opnd[2].imm_type == PTX_S64 || i->opnd[2].imm_type == PTX_U64);
 }
 
-static bool operand(struct match *m, uint32_t n, unsigned k, const struct ptx_opnd *t, const struct ptx_opnd *s)
+static bool merge_operand(struct match *m, uint32_t n, unsigned k, const struct ptx_opnd *t, const struct ptx_opnd *s)
 {
     if (t->kind != s->kind || t->neg != s->neg || t->comp != s->comp)
         return false;
@@ -200,7 +200,7 @@ static bool operand(struct match *m, uint32_t n, unsigned k, const struct ptx_op
         return t->base_kind == PTX_O_VAR && s->base_kind == PTX_O_VAR && t->var == s->var && t->off == s->off;
     case PTX_O_VEC:
         for (unsigned q = 0; q < t->n; q++)
-            if (t->n != s->n || !operand(m, n, k, &t->elem[q], &s->elem[q]))
+            if (t->n != s->n || !merge_operand(m, n, k, &t->elem[q], &s->elem[q]))
                 return false;
         return true;
     case PTX_O_SINK: return true;
@@ -213,7 +213,7 @@ static bool destination(struct match *m, const struct ptx_opnd *t, const struct 
     if (t->kind != s->kind)
         return false;
     if (t->kind == PTX_O_REG)
-        return bind(m, t->reg, s->reg);
+        return merge_bind(m, t->reg, s->reg);
     for (unsigned q = 0; t->kind == PTX_O_VEC && q < t->n; q++)
         if (t->n != s->n || !destination(m, &t->elem[q], &s->elem[q]))
             return false;
@@ -240,13 +240,13 @@ static bool same_word(struct ptx_inst t, struct ptx_inst s)
 }
 
 /* Not accesses, not branches. */
-static bool alike(struct match *m, uint32_t nt, uint32_t ns)
+static bool merge_alike(struct match *m, uint32_t nt, uint32_t ns)
 {
     const struct ptx_inst *t = &m->f->inst[nt], *s = &m->f->inst[ns];
     unsigned flags = ptx_op_info(t->op)->flags, dst = flags & PTX_F_NODST ? 0 : t->dst2 ? 2 : 1;
     bool good = same_word(*t, *s) && t->vec == s->vec && predicates(m, t, s) && t->nopnd >= dst;
     for (unsigned k = flags & PTX_F_DST_READ ? 0 : dst; k < t->nopnd && good; k++)
-        good = operand(m, nt, k, &t->opnd[k], &s->opnd[k]);
+        good = merge_operand(m, nt, k, &t->opnd[k], &s->opnd[k]);
     for (unsigned k = 0; k < dst && good; k++)
         good = destination(m, &t->opnd[k], &s->opnd[k]);
     return good;
@@ -262,14 +262,14 @@ static bool regs(struct match *m, uint32_t t, uint32_t s)
     if (dt == NONE || ds == NONE || m->depth > DEEP || ++m->work > WORK)
         return false;
     if (!ft && !fs)
-        return bind(m, t, s); /* where they are defined, they are compared */
+        return merge_bind(m, t, s); /* where they are defined, they are compared */
     m->depth++;
     if (ft && fs)
-        good = alike(m, (uint32_t)dt, (uint32_t)ds) && m->map[t] == s;
+        good = merge_alike(m, (uint32_t)dt, (uint32_t)ds) && m->map[t] == s;
     if (!good && ft && sum_like(&m->f->inst[dt])) {
         back_to(m, mark);
         const struct ptx_opnd *o = m->f->inst[dt].opnd;
-        good = regs(m, o[1].reg, s) && differs(m, (uint32_t)dt, 2, (int64_t)o[2].bits, 0) && bind(m, t, s);
+        good = regs(m, o[1].reg, s) && differs(m, (uint32_t)dt, 2, (int64_t)o[2].bits, 0) && merge_bind(m, t, s);
     }
     m->depth--;
     if (!good)
@@ -285,7 +285,7 @@ static bool ordered(const struct match *m, unsigned slot, uint32_t n)
 }
 
 /* How many of them stand before n. */
-static uint32_t before(const struct match *m, unsigned slot, uint32_t n)
+static uint32_t merge_before(const struct match *m, unsigned slot, uint32_t n)
 {
     uint32_t k = 0;
     while (n-- > 0)
@@ -293,7 +293,7 @@ static uint32_t before(const struct match *m, unsigned slot, uint32_t n)
     return k;
 }
 
-static bool access(struct match *m, uint32_t nt, uint32_t ns)
+static bool merge_access(struct match *m, uint32_t nt, uint32_t ns)
 {
     const struct rw_inline *in = m->c->in;
     const struct ptx_inst *t = &m->f->inst[nt], *s = &m->f->inst[ns];
@@ -313,36 +313,36 @@ static bool access(struct match *m, uint32_t nt, uint32_t ns)
         (ptx_type_bytes(m->f->reg[at->reg].type) != 8 || !regs(m, at->reg, as->reg) || !differs(m, nt, a, ot, os)))
         return false;
     for (unsigned k = 2; k < t->nopnd; k++)
-        if (!operand(m, nt, k, &t->opnd[k], &s->opnd[k]))
+        if (!merge_operand(m, nt, k, &t->opnd[k], &s->opnd[k]))
             return false;
     for (unsigned k = 0; k < count; k++) {
         const struct ptx_opnd *x = rw_access_parts(t) > 1 ? &t->opnd[v].elem[ft + k] : &t->opnd[v];
         const struct ptx_opnd *y = rw_access_parts(s) > 1 ? &s->opnd[v].elem[fs + k] : &s->opnd[v];
-        if (t->op == PTX_OP_LD ? !destination(m, x, y) : !operand(m, nt, v, x, y))
+        if (t->op == PTX_OP_LD ? !destination(m, x, y) : !merge_operand(m, nt, v, x, y))
             return false;
     }
     return true;
 }
 
-static bool one(struct match *m, uint32_t nt, uint32_t ns)
+static bool merge_one(struct match *m, uint32_t nt, uint32_t ns)
 {
     const struct ptx_inst *t = &m->f->inst[nt], *s = &m->f->inst[ns];
     unsigned flags = ptx_op_info(t->op)->flags;
     if ((t->op == PTX_OP_LD || t->op == PTX_OP_ST) && rw_is_global_access(t))
-        return t->op == s->op && rw_is_global_access(s) && access(m, nt, ns);
+        return t->op == s->op && rw_is_global_access(s) && merge_access(m, nt, ns);
     if (flags & (PTX_F_READS | PTX_F_WRITES))
         return false;
     if (!(flags & (PTX_F_BRANCH | PTX_F_TERMINATOR)))
-        return alike(m, nt, ns);
+        return merge_alike(m, nt, ns);
     if (t->op != s->op || !predicates(m, t, s))
         return false;
     if (t->op != PTX_OP_BRA)
         return true;
     uint32_t lt = m->label[t->opnd[0].label], ls = m->label[s->opnd[0].label];
-    return lt > nt && ls > ns && before(m, m->t, lt) == before(m, m->s, ls);
+    return lt > nt && ls > ns && merge_before(m, m->t, lt) == merge_before(m, m->s, ls);
 }
 
-static bool whole(struct match *m)
+static bool merge_whole(struct match *m)
 {
     uint32_t a = 0, b = 0, n = m->f->ninst;
     m->work = m->depth = 0;
@@ -353,7 +353,7 @@ static bool whole(struct match *m)
             b++;
         if (a >= n || b >= n)
             return a >= n && b >= n;
-        if (!one(m, a, b))
+        if (!merge_one(m, a, b))
             return false;
     }
 }
@@ -438,7 +438,7 @@ static void gather(struct match *m, struct rw_group *g)
         m->ntrail = 0;
         memset(m->map, 0xff, m->f->nreg * sizeof *m->map);
         memset(m->inv, 0xff, m->f->nreg * sizeof *m->inv);
-        bool good = template(m, m->s) && whole(m);
+        bool good = template(m, m->s) && merge_whole(m);
         m->members |= bit;
         for (unsigned k = 0; k < m->nparam && good; k++)
             good = solve(m, &m->param[k], &p);
@@ -488,7 +488,7 @@ int rw_inline_merge(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
     int r = ptx_cfg_build(f, &m->cfg, e);
     if (r < 0)
         return r;
-    look(m);
+    merge_look(m);
     for (unsigned left = in->nslot; left && !m->oom; in->ngroup++) {
         uint32_t most = 0;
         for (unsigned s = 0; s < in->nslot; s++) { /* the longest that has no group */

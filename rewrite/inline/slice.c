@@ -35,14 +35,14 @@ struct slicer {
     bool more;
 };
 
-static void on_read(uint32_t reg, bool write, void *user)
+static void slice_on_read(uint32_t reg, bool write, void *user)
 {
     struct slicer *s = user;
     if (!write)
         s->need[reg] = true;
 }
 
-static void take(struct slicer *s, uint32_t n, unsigned bits)
+static void slice_take(struct slicer *s, uint32_t n, unsigned bits)
 {
     const struct ptx_inst *i = &s->g->f->inst[n];
     if ((s->mask[n] & bits) == bits)
@@ -50,7 +50,7 @@ static void take(struct slicer *s, uint32_t n, unsigned bits)
     s->more = true;
     s->mask[n] |= (uint8_t)bits;
     if (rw_access_parts(i) == 1) {
-        ptx_inst_regs(i, on_read, s);
+        ptx_inst_regs(i, slice_on_read, s);
         return;
     }
     if (i->pred != PTX_NO_REG)
@@ -70,7 +70,7 @@ struct defines {
     bool hit;
 };
 
-static void on_write(uint32_t reg, bool write, void *user)
+static void slice_on_write(uint32_t reg, bool write, void *user)
 {
     struct defines *d = user;
     d->hit |= write && d->need[reg];
@@ -91,16 +91,16 @@ static void round_of(struct slicer *s)
         if (flags & (PTX_F_BRANCH | PTX_F_TERMINATOR)) {
             bool ends = i->op != PTX_OP_BRA || rw_inline_again(s->c->in, f, n);
             if (s->next[ends ? f->ninst : s->label[i->opnd[0].label]] != s->next[n + 1])
-                take(s, n, 1);
+                slice_take(s, n, 1);
             continue;
         }
         for (unsigned k = 0; k < parts && parts > 1; k++)
             if (i->opnd[0].elem[k].kind == PTX_O_REG && s->need[i->opnd[0].elem[k].reg])
-                take(s, n, 1u << k);
+                slice_take(s, n, 1u << k);
         if (parts == 1)
-            ptx_inst_regs(i, on_write, &d);
+            ptx_inst_regs(i, slice_on_write, &d);
         if (d.hit)
-            take(s, n, 1);
+            slice_take(s, n, 1);
     }
 }
 
@@ -113,7 +113,7 @@ static void close_slice(struct slicer *s)
         unsigned bits = s->mask[n];
         s->mask[n] = 0;
         if (bits)
-            take(s, n, bits);
+            slice_take(s, n, bits);
     }
     do {
         s->more = false;

@@ -197,7 +197,7 @@ static void more_steps(struct walk *w)
 /* ---- where each instruction begins ------------------------------------------------------------------------------- */
 
 /* What lane k's numbers add up to, in the box's first block. */
-static int64_t sum(const struct walk *w, const struct ana_trace_box *b, const uint32_t x[3])
+static int64_t threads_sum(const struct walk *w, const struct ana_trace_box *b, const uint32_t x[3])
 {
     int64_t at = 0;
     for (unsigned d = 0; d < 3; d++)
@@ -215,7 +215,7 @@ static int on_begin(const struct ana_trace_box *b, void *user)
         uint32_t j = joint_of(w, t);
         for (uint32_t k = 0; j != UINT32_MAX && k < t->n; k++) {
             coords(c, t->thread[k], x);
-            int64_t round = t->round ? t->round[k] : 0, at = t->base[k] - sum(w, b, x) - round * w->by;
+            int64_t round = t->round ? t->round[k] : 0, at = t->base[k] - threads_sum(w, b, x) - round * w->by;
             bool good = (!w->have[j] || at == w->at[j]) &&
                         (t->round ? t->times[k] == 1 || (t->by && t->by[k] == w->by) : !t->moves && t->times[k] == 1);
             if (good && round + t->times[k] > w->rounds)
@@ -427,7 +427,7 @@ static void in_own(struct walk *w, const struct ana_trace_box *b, const struct a
         unsigned mask = n->slice[s][t->inst], first = mask ? (unsigned)__builtin_ctz(mask) : 0;
         if (!mask)
             continue;
-        int64_t offset = n->at[s] + sum(w, b, x) + round * w->by, place = t->base[k] + first * bytes,
+        int64_t offset = n->at[s] + threads_sum(w, b, x) + round * w->by, place = t->base[k] + first * bytes,
                 scaled = offset / n->elem * bytes;
         good &= offset % n->elem == 0 && mask >> first == (1u << n->unit) - 1 &&
                 (!o->set || (o->bytes == bytes && o->delta == place - scaled));
@@ -510,7 +510,7 @@ static int on_check(const struct ana_trace_box *b, void *user)
     return 0;
 }
 
-static void check(struct walk *w, struct dt_arena *a)
+static void threads_check(struct walk *w, struct dt_arena *a)
 {
     struct rw_cand *c = w->c;
     struct rw_inline *n = c->in;
@@ -585,7 +585,7 @@ int rw_inline_threads(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
     if (r == 0 && !rw_refused(n))
         r = rw_inline_trace(c, n->guest, RW_NO_thread_map, on_check, &w, e);
     if (r == 0 && !rw_refused(n))
-        check(&w, a);
+        threads_check(&w, a);
     free(w.cell);
     free(w.had);
     free(w.wrote);

@@ -238,7 +238,7 @@ bool rw_legal_flags(const struct rw_cand *c, struct dt_str *why)
 
 /* ---- candidates -------------------------------------------------------------------------------------------------- */
 
-static bool plain(const struct rw_state *s, uint32_t launch)
+static bool dataflow_plain(const struct rw_state *s, uint32_t launch)
 {
     const struct dt_launch *l = &s->graph->launch[launch];
     return l->kind == DT_KERNEL && !l->cluster[0] && !l->programmatic && !l->stream && !l->nafter &&
@@ -253,19 +253,20 @@ static bool hazard(const struct rw_state *s, uint32_t a, uint32_t b)
 
 /* Pairs with a hazard, and rows of up to WINDOW launches each of which has one with another before it; long rows
  * first. */
-static int propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e)
+static int dataflow_propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret,
+                            struct dt_err *e)
 {
     uint32_t n = s->graph->nlaunch;
     int r = 0;
     (void)o;
     for (uint32_t p = 0; p < n && r == 0; p++) {
         uint32_t set[WINDOW] = {p}, k = 1;
-        for (uint32_t c = p + 1; c < n && plain(s, p) && r == 0; c++) {
+        for (uint32_t c = p + 1; c < n && dataflow_plain(s, p) && r == 0; c++) {
             const uint32_t pair[2] = {p, c};
-            if (plain(s, c) && hazard(s, p, c) && rw_propose(ret, pair, 2, RW_BODIES, 0) < 0)
+            if (dataflow_plain(s, c) && hazard(s, p, c) && rw_propose(ret, pair, 2, RW_BODIES, 0) < 0)
                 r = DT_E_NOMEM;
         }
-        for (uint32_t c = p + 1; c < n && k < WINDOW && plain(s, p) && plain(s, c) && r == 0; c++) {
+        for (uint32_t c = p + 1; c < n && k < WINDOW && dataflow_plain(s, p) && dataflow_plain(s, c) && r == 0; c++) {
             bool linked = false;
             for (uint32_t i = 0; i < k; i++)
                 linked |= hazard(s, set[i], c);
@@ -281,7 +282,7 @@ static int propose(const struct rw_state *s, const struct rw_options *o, struct 
 
 /* ---- one of them ------------------------------------------------------------------------------------------------- */
 
-static int open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
+static int dataflow_open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
 {
     struct rw_cand *c = x->mine = dt_calloc(1, sizeof *c);
     uint64_t whole = x->opt->whole ? x->opt->whole : RW_WHOLE, all = 0;
@@ -325,7 +326,7 @@ static void scratch_name(const struct dt_graph *g, char name[16])
     while (dt_graph_find_buffer(g, name) != DT_NAME_NONE);
 }
 
-static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
+static int dataflow_build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
 {
     struct rw_cand *c = x->mine;
     struct dt_str name = {0};
@@ -355,7 +356,7 @@ static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct d
     return 0;
 }
 
-static void close_edit(struct rw_edit *x)
+static void dataflow_close_edit(struct rw_edit *x)
 {
     if (x->mine)
         rw_cand_done(x->mine);
@@ -369,8 +370,8 @@ const struct rw_rewrite rw_dataflow_fusion = {
              "contain; to be allowed by name",
     .keeps = "what every block computes; each pair of the block maps, by a flag",
     .on = false,
-    .propose = propose,
-    .open = open_edit,
-    .build = build,
-    .close = close_edit,
+    .propose = dataflow_propose,
+    .open = dataflow_open_edit,
+    .build = dataflow_build,
+    .close = dataflow_close_edit,
 };

@@ -52,7 +52,7 @@ static const struct rw_legal listed[] = {
 
 /* ---- what is live ------------------------------------------------------------------------------------------------ */
 
-static struct ana_set whole(struct dt_arena *a, const struct dt_graph *g, uint32_t buffer)
+static struct ana_set dead_whole(struct dt_arena *a, const struct dt_graph *g, uint32_t buffer)
 {
     struct ana_set s = {dt_new_array(a, struct ana_interval, 1), 1};
     if (s.iv)
@@ -62,7 +62,7 @@ static struct ana_set whole(struct dt_arena *a, const struct dt_graph *g, uint32
     return s;
 }
 
-static bool leaves(const struct dt_buffer *b)
+static bool dead_leaves(const struct dt_buffer *b)
 {
     return (b->role != DT_INTERMEDIATE && b->role != DT_SCRATCH) || b->module >= 0;
 }
@@ -72,14 +72,14 @@ static struct ana_set reads_of(struct dt_arena *a, const struct dt_graph *g, con
 {
     struct ana_set s = {0};
     if (x->widened && x->reads)
-        return whole(a, g, x->buffer);
+        return dead_whole(a, g, x->buffer);
     for (int k = 0; x->reads && k < ANA_EVIDENCES; k++)
         s = ana_set_union(a, s, x->read_by[k]);
     return s;
 }
 
 /* live[] (by buffer) behind a launch becomes what is live before it. */
-static void pass(struct dt_arena *a, const struct rw_state *s, uint32_t launch, struct ana_set *live)
+static void dead_pass(struct dt_arena *a, const struct rw_state *s, uint32_t launch, struct ana_set *live)
 {
     const struct ana_launch *l = &s->ana->launch[launch];
     for (uint32_t k = 0; k < l->naccess; k++) {
@@ -95,7 +95,7 @@ static struct ana_set *live_at_end(struct dt_arena *a, const struct dt_graph *g)
 {
     struct ana_set *live = dt_new_array(a, struct ana_set, g->nbuffer + 1);
     for (uint32_t b = 0; live && b < g->nbuffer; b++)
-        live[b] = leaves(&g->buffer[b]) ? whole(a, g, b) : (struct ana_set){0};
+        live[b] = dead_leaves(&g->buffer[b]) ? dead_whole(a, g, b) : (struct ana_set){0};
     return live;
 }
 
@@ -150,7 +150,7 @@ bool rw_legal_nobody_reads(const struct rw_cand *c, struct dt_str *why)
                 lost[x->buffer] = ana_set_minus(&a, lost[x->buffer], x->must);
         }
     for (uint32_t b = 0; ok && b < g->nbuffer; b++)
-        if (lost[b].n && leaves(&g->buffer[b])) {
+        if (lost[b].n && dead_leaves(&g->buffer[b])) {
             dt_str_addf(why, "they write " DT_BUFFER ", which leaves the graph", g->buffer[b].name);
             ok = false;
         }
@@ -161,7 +161,8 @@ bool rw_legal_nobody_reads(const struct rw_cand *c, struct dt_str *why)
 
 /* ---- candidates -------------------------------------------------------------------------------------------------- */
 
-static int propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e)
+static int dead_propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret,
+                        struct dt_err *e)
 {
     struct dt_arena a = {0};
     struct ana_set *live = live_at_end(&a, s->graph);
@@ -172,7 +173,7 @@ static int propose(const struct rw_state *s, const struct rw_options *o, struct 
         uint32_t n = count_live(l, live, rw_prefetches(s->prog->step[k].entry));
         if (n < l->nblock) /* the later, the better */
             r = rw_propose(ret, &k, 1, s->graph->nlaunch - k, l->nblock - n);
-        pass(&a, s, k, live);
+        dead_pass(&a, s, k, live);
         if (dt_arena_failed(&a))
             r = DT_E_NOMEM;
     }
@@ -189,7 +190,7 @@ static int list_live(struct rw_edit *x, struct rw_cand *c, struct dt_err *e)
     struct ana_set *live = live_at_end(&a, s->graph);
     struct rw_list *list = &c->lists.list[0];
     for (uint32_t k = s->graph->nlaunch; live && --k > x->launch[0];)
-        pass(&a, s, k, live);
+        dead_pass(&a, s, k, live);
     list->row = dt_new_array(&c->arena, uint32_t, l->nblock + 1);
     list->col = dt_new_array(&c->arena, uint32_t, l->nblock + 1);
     bool fetches = rw_prefetches(s->prog->step[x->launch[0]].entry),
@@ -205,7 +206,7 @@ static int list_live(struct rw_edit *x, struct rw_cand *c, struct dt_err *e)
     return ok ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
-static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
+static int dead_open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
 {
     struct rw_cand *c = x->mine = dt_calloc(1, sizeof *c);
     const struct dt_launch *l = &x->now->graph->launch[x->launch[0]];
@@ -293,7 +294,7 @@ static int clipped(struct rw_edit *x, const struct rw_cand *c, const uint32_t gr
     return rw_edit_add(x, l) && unread(x, c, grid) == 0 ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
-static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
+static int dead_build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
 {
     struct rw_cand *c = x->mine;
     struct dt_str no = {0};
@@ -327,7 +328,7 @@ static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct d
     return r;
 }
 
-static void close(struct rw_edit *x)
+static void dead_close(struct rw_edit *x)
 {
     if (x->mine)
         rw_cand_done(x->mine);
@@ -340,8 +341,8 @@ const struct rw_rewrite rw_dead_blocks = {
     .needs = "blocks that write nothing that a later launch reads and nothing that leaves the graph; no other effect",
     .keeps = "every byte that anybody reads",
     .on = true,
-    .propose = propose,
-    .open = open,
-    .build = build,
-    .close = close,
+    .propose = dead_propose,
+    .open = dead_open,
+    .build = dead_build,
+    .close = dead_close,
 };

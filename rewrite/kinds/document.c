@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool put(json_t *o, const char *key, json_t *v) { return v && json_object_set_new(o, key, v) == 0; }
+static bool document_put(json_t *o, const char *key, json_t *v) { return v && json_object_set_new(o, key, v) == 0; }
 
 /* Does T go on using a module of the state? */
 static bool used_by_parts(const struct rw_edit *x, const char *module)
@@ -84,17 +84,18 @@ json_t *rw_edit_graph(const struct rw_edit *x)
     ok = ok && doc && list && rw_order(x->now->ana, x->launch, x->nlaunch, order, &between);
     for (size_t k = 0; ok && k < x->scratch.n; k++) {
         json_t *all = json_object_get(doc, "scratch");
-        ok = (all || (put(doc, "scratch", json_object()) && (all = json_object_get(doc, "scratch")))) &&
-             put(all, x->scratch.p[k].name, json_pack("{s:I}", "bytes", (json_int_t)x->scratch.p[k].bytes));
+        ok = (all || (document_put(doc, "scratch", json_object()) && (all = json_object_get(doc, "scratch")))) &&
+             document_put(all, x->scratch.p[k].name, json_pack("{s:I}", "bytes", (json_int_t)x->scratch.p[k].bytes));
     }
     for (size_t k = 0; ok && k < x->part.n; k++) {
         struct rw_part *part = &x->part.p[k];
-        ok = put(part->launch, "name", unique_name(x, gone, k)) &&
-             (!part->follows || put(part->launch, "after",
-                                    json_pack("[O]", json_object_get(x->part.p[part->follows - 1].launch, "name")))) &&
-             (!part->ptx.len || (put(part->launch, "module", json_string(part->module)) &&
-                                 put(json_object_get(doc, "modules"), part->module,
-                                     json_pack("{s:s%}", "ptx", part->ptx.s, part->ptx.len))));
+        ok = document_put(part->launch, "name", unique_name(x, gone, k)) &&
+             (!part->follows ||
+              document_put(part->launch, "after",
+                           json_pack("[O]", json_object_get(x->part.p[part->follows - 1].launch, "name")))) &&
+             (!part->ptx.len || (document_put(part->launch, "module", json_string(part->module)) &&
+                                 document_put(json_object_get(doc, "modules"), part->module,
+                                              json_pack("{s:s%}", "ptx", part->ptx.s, part->ptx.len))));
     }
     for (uint32_t k = 0; ok && k + x->nlaunch < g->nlaunch + 1; k++) {
         if (order[k] != x->launch[0])

@@ -17,8 +17,9 @@
  * the two (facts/order.c); arithmetic contracted across the bodies (device/identity.c). The fused launch is a launch
  * like any other: the new graph is analysed again, and it fuses further.
  *
- * The way of a candidate: open() collects facts and asks which levels are worth building; build() makes the kernel at
- * one of them (rw_fuse) and the launch of it; close() releases it. rw_fuse is a list of steps, in order.
+ * The way of a candidate: fusion_open() collects facts and asks which levels are worth building; fusion_build() makes
+ * the kernel at one of them (rw_fuse) and the launch of it; fusion_close() releases it. rw_fuse is a list of steps, in
+ * order.
  */
 #include "rewrite/facts/hooks.h"
 #include "rewrite/kinds/kinds-priv.h"
@@ -178,7 +179,8 @@ static int propose_some(const struct rw_state *s, bool cluster, struct rw_propos
     return r;
 }
 
-static int propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e)
+static int fusion_propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret,
+                          struct dt_err *e)
 {
     (void)o;
     return propose_some(s, false, ret, e);
@@ -312,7 +314,7 @@ static int inlinable(struct fusion *f, struct dt_err *e)
     return 0;
 }
 
-static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
+static int fusion_open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
 {
     struct fusion *f = x->mine = dt_calloc(1, sizeof *f);
     if (!f)
@@ -330,7 +332,7 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
     return 1;
 }
 
-static int build(struct rw_edit *x, unsigned place, struct dt_str *why, struct dt_err *e)
+static int fusion_build(struct rw_edit *x, unsigned place, struct dt_str *why, struct dt_err *e)
 {
     struct fusion *f = x->mine;
     struct rw_cand *c = &f->c;
@@ -354,7 +356,7 @@ static int build(struct rw_edit *x, unsigned place, struct dt_str *why, struct d
     return rw_fuse_part(c, x, e);
 }
 
-static void close(struct rw_edit *x)
+static void fusion_close(struct rw_edit *x)
 {
     struct fusion *f = x->mine;
     if (f) {
@@ -373,10 +375,10 @@ const struct rw_rewrite rw_block_fusion = {
     .keeps = "what every block computes; the order of blocks in conflict",
     .on = true,
     .levels = levels,
-    .propose = propose,
-    .open = open,
-    .build = build,
-    .close = close,
+    .propose = fusion_propose,
+    .open = fusion_open,
+    .build = fusion_build,
+    .close = fusion_close,
 };
 
 const struct rw_rewrite rw_cluster_fusion = {
@@ -388,7 +390,7 @@ const struct rw_rewrite rw_cluster_fusion = {
     .levels = late_levels,
     .rival = &rw_programmatic,
     .propose = propose_clusters,
-    .open = open,
-    .build = build,
-    .close = close,
+    .open = fusion_open,
+    .build = fusion_build,
+    .close = fusion_close,
 };

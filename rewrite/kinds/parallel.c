@@ -39,7 +39,7 @@ static const struct rw_legal rows[] = {
 /* ---- candidates -------------------------------------------------------------------------------------------------- */
 
 /* What can be seen without looking into the kernel; the rest refuses with a reason. */
-static bool plain(const struct rw_state *s, uint32_t launch)
+static bool parallel_plain(const struct rw_state *s, uint32_t launch)
 {
     const struct dt_launch *l = &s->graph->launch[launch];
     return l->kind == DT_KERNEL && !l->cluster[0] && !l->programmatic && !l->stream && !l->nafter &&
@@ -66,7 +66,7 @@ struct group {
     uint32_t launch[RW_BODIES], n;
 };
 
-static int add(struct rw_proposals *ret, const struct group *g, struct dt_err *e)
+static int parallel_add(struct rw_proposals *ret, const struct group *g, struct dt_err *e)
 {
     if (g->n < 2)
         return 0;
@@ -76,7 +76,8 @@ static int add(struct rw_proposals *ret, const struct group *g, struct dt_err *e
 
 /* The launches of `all` that are like launch `like`: by entry, or by thread count; none if that is all of them, or
  * `like` is not the first. */
-static void alike(const struct rw_state *s, const struct group *all, uint32_t like, bool entry, struct group *ret)
+static void parallel_alike(const struct rw_state *s, const struct group *all, uint32_t like, bool entry,
+                           struct group *ret)
 {
     ret->n = 0;
     for (uint32_t k = 0; k < all->n; k++) {
@@ -91,7 +92,8 @@ static void alike(const struct rw_state *s, const struct group *all, uint32_t li
         ret->n = 0;
 }
 
-static int propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e)
+static int parallel_propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret,
+                            struct dt_err *e)
 {
     uint32_t n = s->graph->nlaunch, *depth = dt_calloc(n + 1, sizeof *depth), most = 0;
     int r = depth ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
@@ -106,31 +108,31 @@ static int propose(const struct rw_state *s, const struct rw_options *o, struct 
         struct group all = {.n = 0}, some;
         uint32_t members = 0;
         for (uint32_t k = 0; k < n; k++)
-            members += depth[k] == d && plain(s, k);
+            members += depth[k] == d && parallel_plain(s, k);
         for (uint32_t k = 0; members > 1 && k < n && r == 0; k++) {
             bool ok;
-            if (depth[k] != d || !plain(s, k))
+            if (depth[k] != d || !parallel_plain(s, k))
                 continue;
             if ((r = alone(s, o, k, &ok, e)) < 0 || !ok)
                 continue;
             all.launch[all.n++] = k;
             if (all.n == RW_BODIES) { /* a wider layer is cut; what comes of it is fused further */
-                r = add(ret, &all, e);
+                r = parallel_add(ret, &all, e);
                 all.n = 0;
             }
         }
         if (r == 0)
-            r = add(ret, &all, e);
+            r = parallel_add(ret, &all, e);
         for (uint32_t k = 0; all.n > 2 && k < all.n && r == 0; k++) {
             struct group two = {{all.launch[k], k + 1 < all.n ? all.launch[k + 1] : 0}, k + 1 < all.n ? 2 : 0};
-            alike(s, &all, k, true, &some);
-            r = add(ret, &some, e);
+            parallel_alike(s, &all, k, true, &some);
+            r = parallel_add(ret, &some, e);
             if (r == 0) {
-                alike(s, &all, k, false, &some);
-                r = add(ret, &some, e);
+                parallel_alike(s, &all, k, false, &some);
+                r = parallel_add(ret, &some, e);
             }
             if (r == 0)
-                r = add(ret, &two, e);
+                r = parallel_add(ret, &two, e);
         }
     }
     free(depth);
@@ -158,7 +160,7 @@ static void by_length(const struct rw_edit *x, uint32_t *ret)
     }
 }
 
-static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
+static int parallel_open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
 {
     struct rw_cand *c = x->mine = dt_calloc(1, sizeof *c);
     uint32_t order[RW_BODIES];
@@ -199,14 +201,14 @@ int rw_join_beside(struct rw_cand *c, const struct rw_legal *of, unsigned n, str
     return (r = rw_join(c, e)) < 0 ? r : rw_resources(c, why, e);
 }
 
-static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
+static int parallel_build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
 {
     (void)level;
     int r = rw_join_beside(x->mine, rows, NROWS, why, e);
     return r ? r : rw_fuse_part(x->mine, x, e);
 }
 
-static void close(struct rw_edit *x)
+static void parallel_close(struct rw_edit *x)
 {
     if (x->mine)
         rw_cand_done(x->mine);
@@ -219,8 +221,8 @@ const struct rw_rewrite rw_parallel_fusion = {
     .needs = "launches between which no chain of hazards leads; rows of rewrite/legal.def about what they contain",
     .keeps = "what every block computes",
     .on = true,
-    .propose = propose,
-    .open = open,
-    .build = build,
-    .close = close,
+    .propose = parallel_propose,
+    .open = parallel_open,
+    .build = parallel_build,
+    .close = parallel_close,
 };

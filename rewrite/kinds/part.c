@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-static bool put(json_t *o, const char *key, json_t *v) { return v && json_object_set_new(o, key, v) == 0; }
+static bool kinds_part_put(json_t *o, const char *key, json_t *v) { return v && json_object_set_new(o, key, v) == 0; }
 
 int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
 {
@@ -31,25 +31,26 @@ int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
         dt_str_addf(&name, "%s%s", s ? "+" : "", g->launch[c->facts.launch[s]].name);
     }
     ok = ok && (!c->made.zero_word || json_array_append_new(args, json_pack("{s:i}", "u32", 0)) == 0);
-    ok = ok && !name.failed && put(o, "name", json_string(name.s)) && put(o, "entry", json_string(c->made.entry)) &&
-         put(o, "args", json_incref(args));
+    ok = ok && !name.failed && kinds_part_put(o, "name", json_string(name.s)) &&
+         kinds_part_put(o, "entry", json_string(c->made.entry)) && kinds_part_put(o, "args", json_incref(args));
     if (host)
         ok = ok &&
-             put(o, "grid",
-                 json_pack("[I,I,I]", (json_int_t)host->grid[0], (json_int_t)host->grid[1],
-                           (json_int_t)host->grid[2])) &&
-             put(o, "block",
-                 json_pack("[I,I,I]", (json_int_t)host->block[0], (json_int_t)host->block[1],
-                           (json_int_t)host->block[2])) &&
-             put(o, "shared", json_integer(host->shared)) &&
-             (!host->cluster[0] || put(o, "cluster",
-                                       json_pack("[I,I,I]", (json_int_t)host->cluster[0], (json_int_t)host->cluster[1],
-                                                 (json_int_t)host->cluster[2])));
+             kinds_part_put(o, "grid",
+                            json_pack("[I,I,I]", (json_int_t)host->grid[0], (json_int_t)host->grid[1],
+                                      (json_int_t)host->grid[2])) &&
+             kinds_part_put(o, "block",
+                            json_pack("[I,I,I]", (json_int_t)host->block[0], (json_int_t)host->block[1],
+                                      (json_int_t)host->block[2])) &&
+             kinds_part_put(o, "shared", json_integer(host->shared)) &&
+             (!host->cluster[0] ||
+              kinds_part_put(o, "cluster",
+                             json_pack("[I,I,I]", (json_int_t)host->cluster[0], (json_int_t)host->cluster[1],
+                                       (json_int_t)host->cluster[2])));
     else
-        ok = ok && put(o, "grid", json_pack("[I,i,i]", (json_int_t)c->lists.n, 1, 1)) &&
-             (!c->cluster || put(o, "cluster", json_pack("[I,i,i]", (json_int_t)c->cluster, 1, 1))) &&
-             put(o, "block", json_pack("[I,i,i]", (json_int_t)c->threads, 1, 1)) &&
-             put(o, "shared", json_integer(c->shared_dynamic ? c->shared_bytes : 0));
+        ok = ok && kinds_part_put(o, "grid", json_pack("[I,i,i]", (json_int_t)c->lists.n, 1, 1)) &&
+             (!c->cluster || kinds_part_put(o, "cluster", json_pack("[I,i,i]", (json_int_t)c->cluster, 1, 1))) &&
+             kinds_part_put(o, "block", json_pack("[I,i,i]", (json_int_t)c->threads, 1, 1)) &&
+             kinds_part_put(o, "shared", json_integer(c->shared_dynamic ? c->shared_bytes : 0));
     json_decref(args);
     dt_str_done(&name);
     struct rw_part *part = ok ? rw_edit_add(x, o) : NULL;

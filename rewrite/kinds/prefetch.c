@@ -62,7 +62,7 @@ static bool is_prefetch(const struct ptx_inst *i, void *user)
 bool rw_prefetches(const struct ptx_function *f) { return f && ptx_reach_any(f, is_prefetch, NULL) != 0; }
 
 /* What the model counts against the L2, too: bytes of every launch. */
-static uint64_t footprint(struct dt_arena *a, const struct rw_state *s)
+static uint64_t prefetch_footprint(struct dt_arena *a, const struct rw_state *s)
 {
     uint64_t n = 0;
     for (uint32_t l = 0; l < s->graph->nlaunch; l++)
@@ -86,12 +86,13 @@ static struct ana_set independent(struct dt_arena *a, const struct rw_state *s, 
     return set.n ? ana_set_minus(a, set, rw_launch_bytes(a, s->ana, p, buffer, false)) : set;
 }
 
-static int propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e)
+static int prefetch_propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret,
+                            struct dt_err *e)
 {
     const struct dt_graph *g = s->graph;
     struct dt_arena a = {0};
     int r = 0;
-    bool large = RW_FORCED || (s->prog->l2_bytes && footprint(&a, s) > s->prog->l2_bytes);
+    bool large = RW_FORCED || (s->prog->l2_bytes && prefetch_footprint(&a, s) > s->prog->l2_bytes);
     for (uint32_t p = 0; large && p + 1 < g->nlaunch && r == 0; p++) {
         uint32_t pair[2] = {p, p + 1};
         uint64_t bytes = 0;
@@ -109,7 +110,7 @@ static int propose(const struct rw_state *s, const struct rw_options *o, struct 
     return r < 0 ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 0;
 }
 
-static void close_edit(struct rw_edit *x)
+static void prefetch_close_edit(struct rw_edit *x)
 {
     struct mine *m = x->mine;
     if (m)
@@ -159,7 +160,7 @@ static bool by_pieces(const struct dev_info *d, const struct range *v)
 /* bytes of all pieces, wherever the range begins */
 static uint64_t inside(const struct range *v) { return (v->hi - v->lo - 15) & ~UINT64_C(15); }
 
-static uint64_t units(const struct dev_info *d, const struct range *v)
+static uint64_t prefetch_units(const struct dev_info *d, const struct range *v)
 {
     return by_pieces(d, v) ? (inside(v) + PIECE - 1) / PIECE : (v->hi - v->lo + LINE - 1) / LINE;
 }
@@ -177,7 +178,7 @@ static void spare(struct mine *m, const struct rw_edit *x)
             m->dim = d;
     m->layer = (uint32_t)(step->blocks / l->grid[m->dim]);
     for (unsigned k = 0; k < m->n; k++)
-        want += units(x->dev, &m->range[k]);
+        want += prefetch_units(x->dev, &m->range[k]);
     want = (want + SHARE - 1) / SHARE;
     if (want > idle)
         want = idle;
@@ -204,7 +205,7 @@ static int keep_grid(struct rw_solo *s, const struct mine *m, uint32_t from, str
     return 0;
 }
 
-static int open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
+static int prefetch_open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
 {
     struct mine *m = x->mine = dt_calloc(1, sizeof *m);
     *ret_verdict = RW_REFUSED;
@@ -257,11 +258,11 @@ static uint64_t thread_number(const struct mine *m, const struct dt_launch *l, s
 }
 
 /* Unit i, i + threads, … of the range at the parameter, i the thread's number. */
-static void fetch(const struct dev_info *d, const struct range *v, unsigned k, const char *param, uint64_t threads,
-                  struct dt_str *s)
+static void prefetch_fetch(const struct dev_info *d, const struct range *v, unsigned k, const char *param,
+                           uint64_t threads, struct dt_str *s)
 {
     bool pieces = by_pieces(d, v);
-    uint64_t n = units(d, v);
+    uint64_t n = prefetch_units(d, v);
     dt_str_addf(s, "ld.param.u64 %%dt_q, [%s];\ncvta.to.global.u64 %%dt_q, %%dt_q;\n", param);
     if (pieces)
         dt_str_add(s, "add.s64 %dt_q, %dt_q, 15;\nand.b64 %dt_q, %dt_q, -16;\n");
@@ -285,7 +286,7 @@ static void fetch(const struct dev_info *d, const struct range *v, unsigned k, c
 }
 
 /* p's document: parameters more, and blocks. The text that goes in front. */
-static int describe(struct mine *m, const struct rw_edit *x, json_t *launch, struct dt_str *text)
+static int prefetch_describe(struct mine *m, const struct rw_edit *x, json_t *launch, struct dt_str *text)
 {
     const struct dt_graph *g = x->now->graph;
     const struct dt_launch *l = &g->launch[x->launch[0]];
@@ -300,7 +301,7 @@ static int describe(struct mine *m, const struct rw_edit *x, json_t *launch, str
         ok = ptx_param_new(m->solo.f, name, PTX_U64, 8, 8) != NULL &&
              json_array_append_new(
                  args, json_pack("{s:s, s:I}", "buffer", g->buffer[v->buffer].name, "offset", (json_int_t)v->lo)) == 0;
-        fetch(x->dev, v, k, name, threads, text);
+        prefetch_fetch(x->dev, v, k, name, threads, text);
         if (by_pieces(x->dev, v))
             rw_solo_needs(&m->solo, 800, 90);
     }
@@ -312,7 +313,7 @@ static int describe(struct mine *m, const struct rw_edit *x, json_t *launch, str
     return ok && !text->failed ? 0 : DT_E_NOMEM;
 }
 
-static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
+static int prefetch_build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
 {
     struct mine *m = x->mine;
     struct rw_solo *s = &m->solo;
@@ -322,7 +323,7 @@ static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct d
     if (r != 0)
         return r;
     json_t *launch = dt_launch_to_json(g, &g->launch[x->launch[0]]);
-    if (!launch || describe(m, x, launch, &text) < 0)
+    if (!launch || prefetch_describe(m, x, launch, &text) < 0)
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     else if ((r = rw_solo_insert(s, 0, text.s, e)) >= 0)
         r = m->more ? keep_grid(s, m, (uint32_t)r, e) : 0;
@@ -344,8 +345,8 @@ const struct rw_rewrite rw_prefetch = {
     .needs = "a launch that reads bytes which no launch before it writes, in a graph larger than the L2",
     .keeps = "a prefetch changes no byte, and names addresses inside the buffer only",
     .on = true,
-    .propose = propose,
-    .open = open_edit,
-    .build = build,
-    .close = close_edit,
+    .propose = prefetch_propose,
+    .open = prefetch_open_edit,
+    .build = prefetch_build,
+    .close = prefetch_close_edit,
 };

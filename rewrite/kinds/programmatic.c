@@ -36,7 +36,8 @@ static bool follows(const struct dt_graph *g, uint32_t a, uint32_t b) /* b comes
            g->launch[b].kind == DT_KERNEL && !g->launch[b].programmatic;
 }
 
-static int propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e)
+static int programmatic_propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret,
+                                struct dt_err *e)
 {
     const struct dt_graph *g = s->graph;
     dt_free_ uint32_t *run = dt_calloc(g->nlaunch + 1, sizeof *run);
@@ -154,8 +155,8 @@ static int needing(struct place *p, struct ptx_function *f, bool *need, struct d
 
 /* The instruction before which all of need[] is still to come, and the block of the place; UINT32_MAX: nothing needs to
  * wait. */
-static int place_of(const struct ptx_function *f, const struct ptx_cfg *c, const bool *need, uint32_t *ret,
-                    uint32_t *ret_block, struct dt_err *e)
+static int programmatic_place_of(const struct ptx_function *f, const struct ptx_cfg *c, const bool *need, uint32_t *ret,
+                                 uint32_t *ret_block, struct dt_err *e)
 {
     dt_free_ bool *seen = dt_calloc(c->nblock + 1, 1);
     dt_free_ uint32_t *stack = dt_calloc(c->nblock + 1, sizeof *stack);
@@ -203,7 +204,7 @@ static int put_waits(struct rw_solo *s, struct place *p, bool trigger, uint32_t 
     if (!need)
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r == 0 && (r = needing(p, f, need, e)) == 0)
-        r = place_of(f, &cfg, need, ret_at, &home, e);
+        r = programmatic_place_of(f, &cfg, need, ret_at, &home, e);
     uint32_t n = f->ninst;
     for (uint32_t k = n; k-- > 0 && r >= 0;) { /* from the end, so that numbers stay good */
         const struct ptx_inst *i = &f->inst[k];
@@ -232,7 +233,7 @@ struct mine {
     bool *waits;          /* by launch of S: it becomes a programmatic one */
 };
 
-static void close_edit(struct rw_edit *x)
+static void programmatic_close_edit(struct rw_edit *x)
 {
     struct mine *m = x->mine;
     for (uint32_t k = 0; m && m->solo && k < x->nlaunch; k++)
@@ -245,7 +246,7 @@ static void close_edit(struct rw_edit *x)
     x->mine = NULL;
 }
 
-static int open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
+static int programmatic_open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
 {
     struct mine *m = x->mine = dt_calloc(1, sizeof *m);
     struct dt_str first = {0};
@@ -283,7 +284,7 @@ static bool is_trigger(const struct ptx_inst *i, void *user)
     return i->op == PTX_OP_GRIDDEPCONTROL_LAUNCH;
 }
 
-static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
+static int programmatic_build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
 {
     struct mine *m = x->mine;
     const struct dt_graph *g = x->now->graph;
@@ -331,8 +332,8 @@ const struct rw_rewrite rw_programmatic = {
     .needs = "kernels one behind the other on a stream, sm_90 and later",
     .keeps = "every access in conflict stands behind griddepcontrol.wait, which every path passes",
     .on = true,
-    .propose = propose,
-    .open = open_edit,
-    .build = build,
-    .close = close_edit,
+    .propose = programmatic_propose,
+    .open = programmatic_open_edit,
+    .build = programmatic_build,
+    .close = programmatic_close_edit,
 };

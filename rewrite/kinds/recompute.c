@@ -72,7 +72,8 @@ static bool legal(const struct rw_cand *c, struct dt_str *why)
 }
 
 /* Every kernel whose blocks are read by several blocks, of one launch or of more; all readers are kernels. */
-static int propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e)
+static int recompute_propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret,
+                             struct dt_err *e)
 {
     int r = 0;
     (void)o;
@@ -105,7 +106,7 @@ static int propose(const struct rw_state *s, const struct rw_options *o, struct 
 }
 
 /* Lists: a component for each consumer block, its producers are those of its row. */
-static int lists(struct rw_cand *c, struct dt_err *e)
+static int recompute_lists(struct rw_cand *c, struct dt_err *e)
 {
     const struct ana_rows *raw = &c->facts.edge->raw;
     uint32_t n = c->facts.body[1].step->blocks;
@@ -144,7 +145,7 @@ static double bound(const struct mine *m, const struct rw_state *s, double *ret_
     return all;
 }
 
-static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
+static int recompute_open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
 {
     struct mine *m = x->mine = dt_calloc(1, sizeof *m);
     const struct dt_graph *g = x->now->graph;
@@ -172,7 +173,7 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
         c->facts.edge = ana_find_edge(x->now->ana, pair[0], pair[1]);
         if (!c->facts.edge || !ana_rows_kept(&c->facts.edge->raw))
             return dt_str_add(why, DT_ROW("block-map") ": it has too many pairs to keep"), 1;
-        if ((r = lists(c, e)) < 0)
+        if ((r = recompute_lists(c, e)) < 0)
             return r;
         if (!legal(c, why))
             return 1;
@@ -190,7 +191,7 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
     return 1;
 }
 
-static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
+static int recompute_build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
 {
     struct mine *m = x->mine;
     (void)level;
@@ -217,7 +218,7 @@ static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct d
     return 0;
 }
 
-static void close(struct rw_edit *x)
+static void recompute_close(struct rw_edit *x)
 {
     struct mine *m = x->mine;
     for (uint32_t k = 0; m && m->c && k < m->n; k++)
@@ -234,8 +235,8 @@ const struct rw_rewrite rw_recompute = {
              "rewrite/legal.def",
     .keeps = "what every consumer block computes",
     .on = true,
-    .propose = propose,
-    .open = open,
-    .build = build,
-    .close = close,
+    .propose = recompute_propose,
+    .open = recompute_open,
+    .build = recompute_build,
+    .close = recompute_close,
 };

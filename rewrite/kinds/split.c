@@ -42,17 +42,17 @@ static uint32_t full_waves(const struct dev_step *s)
     return full == s->blocks ? 0 : full;
 }
 
-static bool plain(const struct dt_graph *g, uint32_t l)
+static bool split_plain(const struct dt_graph *g, uint32_t l)
 {
     return g->launch[l].kind == DT_KERNEL && !g->launch[l].stream && !g->launch[l].nafter && !g->launch[l].programmatic;
 }
 
 /* p and its consumers: how many. They follow each other. */
-static uint32_t group(const struct rw_state *s, uint32_t p)
+static uint32_t split_group(const struct rw_state *s, uint32_t p)
 {
     uint32_t n = 1;
-    for (uint32_t c = p + 1; c < s->graph->nlaunch && n <= CONSUMERS && plain(s->graph, p) && plain(s->graph, c) &&
-                             ana_find_edge(s->ana, p, c);
+    for (uint32_t c = p + 1; c < s->graph->nlaunch && n <= CONSUMERS && split_plain(s->graph, p) &&
+                             split_plain(s->graph, c) && ana_find_edge(s->ana, p, c);
          c++) {
         for (uint32_t k = p + 1; k < c; k++)
             if (ana_find_edge(s->ana, k, c))
@@ -62,12 +62,13 @@ static uint32_t group(const struct rw_state *s, uint32_t p)
     return n;
 }
 
-static int propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e)
+static int split_propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret,
+                         struct dt_err *e)
 {
     const struct dt_graph *g = s->graph;
     int r = 0;
     for (uint32_t p = 0; p + 1 < g->nlaunch && r == 0; p++) {
-        uint32_t set[CONSUMERS + 2], n = group(s, p);
+        uint32_t set[CONSUMERS + 2], n = split_group(s, p);
         if (n == 1 || !full_waves(&s->prog->step[p]) || (p + n < g->nlaunch && g->launch[p + n].stream))
             continue;
         n += p + n < g->nlaunch; /* the next one will wait for all parts */
@@ -78,7 +79,7 @@ static int propose(const struct rw_state *s, const struct rw_options *o, struct 
     return r < 0 ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 0;
 }
 
-static void close_edit(struct rw_edit *x)
+static void split_close_edit(struct rw_edit *x)
 {
     struct mine *m = x->mine;
     for (uint32_t k = 0; m && k < m->n; k++) {
@@ -91,8 +92,8 @@ static void close_edit(struct rw_edit *x)
 }
 
 /* Which consumer blocks need only blocks below `full`. */
-static int divide(struct mine *m, uint32_t k, uint32_t blocks, const struct ana_rows *any, uint32_t full,
-                  struct dt_err *e)
+static int split_divide(struct mine *m, uint32_t k, uint32_t blocks, const struct ana_rows *any, uint32_t full,
+                        struct dt_err *e)
 {
     for (int part = 0; part < 2; part++)
         if (!(m->part[k][part] = dt_calloc((size_t)blocks + 1, sizeof **m->part[k])))
@@ -109,11 +110,11 @@ static int divide(struct mine *m, uint32_t k, uint32_t blocks, const struct ana_
     return 0;
 }
 
-static int open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
+static int split_open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
 {
     const struct rw_state *now = x->now;
     struct mine *m = x->mine = dt_calloc(1, sizeof *m);
-    uint32_t p = x->launch[0], full = full_waves(&now->prog->step[p]), n = group(now, p);
+    uint32_t p = x->launch[0], full = full_waves(&now->prog->step[p]), n = split_group(now, p);
     int r = m ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
     *ret_verdict = RW_REFUSED;
     for (uint32_t k = 0; k < n && r == 0; k++) {
@@ -130,7 +131,7 @@ static int open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_
                         now->graph->launch[p].name, now->graph->launch[x->launch[k]].name);
             return 1;
         }
-        r = divide(m, k, now->prog->step[x->launch[k]].blocks, edge ? &edge->any : NULL, full, e);
+        r = split_divide(m, k, now->prog->step[x->launch[k]].blocks, edge ? &edge->any : NULL, full, e);
     }
     uint32_t early = 0;
     for (uint32_t k = 1; r == 0 && k < m->n; k++)
@@ -171,7 +172,7 @@ static bool also_after(json_t *launch, const char *name)
     return json_array_append_new(after, json_string(name)) == 0;
 }
 
-static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
+static int split_build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
 {
     struct mine *m = x->mine;
     const struct dt_graph *g = x->now->graph;
@@ -231,8 +232,8 @@ const struct rw_rewrite rw_split = {
     .needs = "a launch with full waves and a tail, and consumers right behind it with blocks that do not need the tail",
     .keeps = "every hazard between the parts, by streams and `after`",
     .on = true,
-    .propose = propose,
-    .open = open_edit,
-    .build = build,
-    .close = close_edit,
+    .propose = split_propose,
+    .open = split_open_edit,
+    .build = split_build,
+    .close = split_close_edit,
 };

@@ -110,7 +110,7 @@ static bool rests_on_constants(const struct ana_result *r)
 }
 
 /* Push the state; it is empty afterwards. */
-static int keep(struct rw_planner *p, struct rw_state *next, size_t entry, struct dt_err *e)
+static int choose_keep(struct rw_planner *p, struct rw_state *next, size_t entry, struct dt_err *e)
 {
     next->evidence = rests_on_constants(p->state.p[0].ana) ? ANA_OBSERVED : ANA_PROVED;
     next->entry = entry;
@@ -127,8 +127,8 @@ static bool fatal(int r)
 }
 
 /* Is it only the candidate that failed? Then `why` gets the words, and the result is 1. */
-static int refused(int r, const char *what, struct dt_err *mine, const char *otherwise, struct dt_str *why,
-                   struct dt_err *e)
+static int choose_refused(int r, const char *what, struct dt_err *mine, const char *otherwise, struct dt_str *why,
+                          struct dt_err *e)
 {
     if (r < 0 && !fatal(r)) {
         dt_str_addf(why, "%s%s: %s", why->len ? "; " : "", what,
@@ -179,8 +179,9 @@ static int analyse(struct rw_planner *p, const struct rw_edit *x, struct rw_stat
 
 /* Build, try and time the candidate at one level. 0: *next is there; 1: refused, `why` says so; negative: error.
  * *ret_fresh: how many names of modules are new. *ret_wrong: it was its trial that failed. */
-static int build(struct rw_planner *p, struct rw_edit *x, unsigned level, struct rw_trial *trial, struct rw_state *next,
-                 unsigned *ret_fresh, bool *ret_wrong, struct dt_str *why, struct dt_err *e)
+static int choose_build(struct rw_planner *p, struct rw_edit *x, unsigned level, struct rw_trial *trial,
+                        struct rw_state *next, unsigned *ret_fresh, bool *ret_wrong, struct dt_str *why,
+                        struct dt_err *e)
 {
     struct dt_err mine = {0};
     uint32_t first = 0;
@@ -199,7 +200,7 @@ static int build(struct rw_planner *p, struct rw_edit *x, unsigned level, struct
             !fatal(r)) {
             *ret_wrong = true;
             dt_str_done(why);
-            r = refused(r, "verification", &mine, "the results differ", why, e);
+            r = choose_refused(r, "verification", &mine, "the results differ", why, e);
             rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
             return r;
         }
@@ -209,18 +210,18 @@ static int build(struct rw_planner *p, struct rw_edit *x, unsigned level, struct
         if (r < 0 && !fatal(r)) {
             *ret_wrong = true;
             dt_str_done(why);
-            r = refused(rw_recover(p->dev, r, &mine), "verification", &mine, "the results differ", why, e);
+            r = choose_refused(rw_recover(p->dev, r, &mine), "verification", &mine, "the results differ", why, e);
             rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
             return r;
         }
         r = r < 0 || rw_measures(p) ? r : rw_state_time(p, next, &mine);
     }
-    return r == 1 ? 1 : refused(r, "building", &mine, NULL, why, e);
+    return r == 1 ? 1 : choose_refused(r, "building", &mine, NULL, why, e);
 }
 
 /* Verify the state quickly and analyse it. 0, 1: refused, negative: error. */
-static int accept(struct rw_planner *p, const struct rw_edit *x, struct rw_trial *trial, struct rw_state *next,
-                  struct dt_str *why, struct dt_err *e)
+static int choose_accept(struct rw_planner *p, const struct rw_edit *x, struct rw_trial *trial, struct rw_state *next,
+                         struct dt_str *why, struct dt_err *e)
 {
     struct dt_err bad = {0};
     int r = trial->want || trial->known
@@ -237,14 +238,14 @@ static int accept(struct rw_planner *p, const struct rw_edit *x, struct rw_trial
                        : !analysed       ? "analysis of the new launch"
                        : r == DT_E_GRAPH ? "stream-order"
                                          : "analysis before griddepcontrol.wait";
-    r = refused(rw_recover(p->dev, r, &bad), what, &bad, verified ? NULL : "the results differ", why, e);
+    r = choose_refused(rw_recover(p->dev, r, &bad), what, &bad, verified ? NULL : "the results differ", why, e);
     if (r == 1)
         rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
     return r;
 }
 
 /* Note `more` behind what is there. */
-static void add(struct dt_str *why, const char *more)
+static void choose_add(struct dt_str *why, const char *more)
 {
     if (more && *more)
         dt_str_addf(why, "%s%s", why->len ? "; " : "", more);
@@ -276,13 +277,13 @@ static int beaten(struct rw_planner *p, const struct rw_rewrite *rival, const ui
         return r;
     r = rival->open(&x, &verdict, &no, e);
     if (r == 0)
-        r = build(p, &x, 0, &trial, &other, &fresh, &wrong, &no, e);
+        r = choose_build(p, &x, 0, &trial, &other, &fresh, &wrong, &no, e);
     p->nname -= fresh;
     int still = 1;
     if (r == 0) {
         struct dt_err mine = {0};
         still = rw_faster(p, &other, best, &no, &mine);
-        r = refused(still < 0 ? still : 0, "measuring", &mine, NULL, &no, e);
+        r = choose_refused(still < 0 ? still : 0, "measuring", &mine, NULL, &no, e);
     }
     if (r == 0 && !still) {
         dt_str_addf(why, "%sby %s instead %s %.2f us", why->len ? "; " : "", rival->name, how(&other),
@@ -338,19 +339,19 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
         unsigned fresh;
         rw_trial_done(&trial);
         rw_state_done(&next);
-        r = build(p, &x, l, &trial, &next, &fresh, &wrong, &reason, e);
+        r = choose_build(p, &x, l, &trial, &next, &fresh, &wrong, &reason, e);
         p->nname -= fresh; /* until it is kept */
         int faster = 0;
         if (r == 0) {
             struct dt_err mine = {0};
             faster = rw_faster(p, best.graph ? &best : now, &next, &noise, &mine);
-            r = refused(faster < 0 ? faster : 0, "measuring", &mine, NULL, &reason, e);
+            r = choose_refused(faster < 0 ? faster : 0, "measuring", &mine, NULL, &reason, e);
         }
         if (r == 1 && !wrong) { /* refused at this level */
             if (levels[l] && levels[l + 1])
-                add(&note, reason.s);
+                choose_add(&note, reason.s);
             else if (verdict == RW_REFUSED)
-                add(&why, reason.s);
+                choose_add(&why, reason.s);
             r = 0;
         } else if (r == 0 && !faster) {
             if (verdict == RW_REFUSED || (verdict == RW_DROPPED && next.time.time_us < after)) {
@@ -358,23 +359,23 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
                 level = levels[l];
                 verdict = RW_DROPPED;
             }
-            add(&why, reason.s);
+            choose_add(&why, reason.s);
             loses(&why, levels[l], now, &next);
-            add(&why, noise.s);
+            choose_add(&why, noise.s);
         } else if (r >= 0) {
             if (r == 0)
-                r = accept(p, &x, &trial, &next, &reason, e);
+                r = choose_accept(p, &x, &trial, &next, &reason, e);
             wrong = r == 1;
             if (wrong) { /* nothing that this rewrite made of these launches is trusted */
                 dt_str_done(&why);
-                add(&why, reason.s);
+                choose_add(&why, reason.s);
                 if (x.hint.len)
                     dt_str_addf(&why, "%s", x.hint.s);
             } else if (r == 0) {
                 if (best.graph)
                     loses(&why, level, now, &best);
-                add(&note, reason.s);
-                add(&note, noise.s); /* what the library knew */
+                choose_add(&note, reason.s);
+                choose_add(&note, noise.s); /* what the library knew */
                 rw_state_done(&best);
                 best = next;
                 memset(&next, 0, sizeof next);
@@ -402,19 +403,19 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
         if (r == 1) {
             verdict = RW_DROPPED;
             loses(&why, level, now, &best);
-            add(&why, better.s);
+            choose_add(&why, better.s);
         }
         dt_str_done(&better);
         if (r < 0)
             goto done;
     }
-    add(&why, wrong ? NULL : note.s);
+    choose_add(&why, wrong ? NULL : note.s);
     r = rw_entry_record(p, w, launch, nlaunch, level, verdict, &why, before, after, &at, e);
     if (r == 0 && verdict == RW_KEPT) {
         rw_trial_done(&trial); /* it points into the states, which may move */
         best.step = rw_step_json(w, place, launch, nlaunch, p->nname, &best);
         p->nname += names;
-        r = keep(p, &best, at, e);
+        r = choose_keep(p, &best, at, e);
         r = r < 0 ? r : 1;
     }
 done:
@@ -472,8 +473,8 @@ static int propose_besides(const struct rw_state *s, const struct rw_rewrite *w,
     return 0;
 }
 
-static int propose(const struct rw_state *s, const struct rw_planner *p, const struct rw_rewrite *w,
-                   struct rw_proposals *ret, struct dt_err *e)
+static int choose_propose(const struct rw_state *s, const struct rw_planner *p, const struct rw_rewrite *w,
+                          struct rw_proposals *ret, struct dt_err *e)
 {
     memset(ret, 0, sizeof *ret);
     int r = w->propose(s, p->opt, ret, e);
@@ -506,7 +507,7 @@ int rw_try(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *lau
 {
     struct rw_proposals l;
     bool known = false, old = false;
-    int r = propose(&p->state.p[p->state.n - 1], p, w, &l, e);
+    int r = choose_propose(&p->state.p[p->state.n - 1], p, w, &l, e);
     for (size_t k = 0; k < l.v.n && r == 0; k++) {
         const struct rw_promise *v = &l.v.p[k];
         if (v->nlaunch != n || memcmp(v->launch, launch, n * sizeof *launch))
@@ -540,7 +541,8 @@ bool rw_late(struct rw_planner *p)
 }
 
 /* What is shown while it is tried: the first and the last of its launches. */
-static void say(const struct rw_planner *p, const struct rw_rewrite *w, const struct rw_promise *v, size_t k, size_t n)
+static void choose_say(const struct rw_planner *p, const struct rw_rewrite *w, const struct rw_promise *v, size_t k,
+                       size_t n)
 {
     const struct dt_graph *g = p->state.p[p->state.n - 1].graph;
     struct dt_str s = {0};
@@ -555,7 +557,7 @@ static void say(const struct rw_planner *p, const struct rw_rewrite *w, const st
 static int one_round(struct rw_planner *p, const struct rw_rewrite *w, struct dt_err *e)
 {
     struct rw_proposals l;
-    int r = propose(&p->state.p[p->state.n - 1], p, w, &l, e);
+    int r = choose_propose(&p->state.p[p->state.n - 1], p, w, &l, e);
     for (size_t k = 0; r == 0 && k < l.v.n; k++) {
         const struct rw_promise *v = &l.v.p[k];
         if (settled(p, w, v))
@@ -568,7 +570,7 @@ static int one_round(struct rw_planner *p, const struct rw_rewrite *w, struct dt
             dt_str_done(&why);
             continue;
         }
-        say(p, w, v, k, l.v.n);
+        choose_say(p, w, v, k, l.v.n);
         r = try_edit(p, w, v->launch, v->nlaunch, NULL, e);
     }
     proposals_done(&l);
@@ -601,7 +603,7 @@ static int anything(struct rw_planner *p, struct dt_err *e)
         struct rw_proposals l;
         if (!rw_kind_allowed(p->opt, rw_registry[i]))
             continue;
-        int r = propose(&p->state.p[0], p, rw_registry[i], &l, e);
+        int r = choose_propose(&p->state.p[0], p, rw_registry[i], &l, e);
         size_t n = l.v.n;
         proposals_done(&l);
         if (r < 0 || n)
@@ -618,7 +620,7 @@ static int refuse_all(struct rw_planner *p, const char *text, struct dt_err *e)
         struct rw_proposals l;
         if (!rw_kind_allowed(p->opt, rw_registry[i]))
             continue;
-        r = propose(&p->state.p[0], p, rw_registry[i], &l, e);
+        r = choose_propose(&p->state.p[0], p, rw_registry[i], &l, e);
         for (size_t k = 0; k < l.v.n && r == 0; k++) {
             struct dt_str why = {0};
             dt_str_add(&why, text);

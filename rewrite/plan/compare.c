@@ -25,7 +25,7 @@
 
 bool rw_measures(const struct rw_planner *p) { return !dev_info(p->dev)->soft; }
 
-static void take(struct rw_state *s, const struct dev_measured *m)
+static void compare_take(struct rw_state *s, const struct dev_measured *m)
 {
     s->time = (struct dev_time){
         .time_us = m->time.median, .ci95_us = (m->time.hi - m->time.lo) / 2, .launches = s->graph->nlaunch};
@@ -122,7 +122,7 @@ static int measured(struct rw_planner *p, struct rw_state *now, struct rw_state 
         dt_str_addf(why, "inside the noise: the 95 %% interval of the ratio is %.4f to %.4f", m[1].ratio.lo,
                     m[1].ratio.hi);
     for (int k = 0; k < 2 && r == 0; k++) {
-        take(s[k], &m[k]);
+        compare_take(s[k], &m[k]);
         if (k && faster)
             r = steps(s[k], arm[k].run, &m[k], e);
     }

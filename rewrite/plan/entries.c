@@ -38,7 +38,7 @@ char *rw_entry_reason(char *text)
 
 /* A kind of two passes has one entry for a candidate: what the other pass said of it stays beside what this one
  * says. */
-static void merge(struct rw_entry *x, enum rw_verdict v, struct dt_str *reason)
+static void entries_merge(struct rw_entry *x, enum rw_verdict v, struct dt_str *reason)
 {
     struct dt_str both = {0};
     bool first = v == RW_REFUSED && x->verdict == RW_REFUSED,
@@ -84,7 +84,7 @@ int rw_entry_record(struct rw_planner *p, const struct rw_rewrite *w, const uint
         return 0;
     }
     if (other)
-        merge(x, v, reason);
+        entries_merge(x, v, reason);
     /* what is told of is the better one */
     if (other && v != RW_KEPT && x->verdict == RW_DROPPED && (v != RW_DROPPED || x->after_us <= after)) {
         free(x->reason);

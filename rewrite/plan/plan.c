@@ -26,7 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool put(json_t *o, const char *key, json_t *v) { return v && json_object_set_new(o, key, v) == 0; }
+static bool plan_put(json_t *o, const char *key, json_t *v) { return v && json_object_set_new(o, key, v) == 0; }
 static json_t *us(double t) { return json_real(round(t * 1000) / 1000); }
 
 static json_t *timing(const struct rw_state *s)
@@ -63,12 +63,14 @@ static json_t *rewrites(const struct rw_planner *p)
     for (size_t k = 0; ok && k < p->entry.n; k++) {
         const struct rw_entry *x = &p->entry.p[k];
         json_t *o = json_object();
-        ok = o && put(o, "kind", json_string(x->kind)) && (!x->level || put(o, "level", json_string(x->level))) &&
-             put(o, "launches", json_incref(x->launches)) && put(o, "verdict", json_string(verdict[x->verdict]));
+        ok = o && plan_put(o, "kind", json_string(x->kind)) &&
+             (!x->level || plan_put(o, "level", json_string(x->level))) &&
+             plan_put(o, "launches", json_incref(x->launches)) &&
+             plan_put(o, "verdict", json_string(verdict[x->verdict]));
         if (ok && x->reason)
-            ok = put(o, "reason", reason(p, x->reason));
+            ok = plan_put(o, "reason", reason(p, x->reason));
         if (ok && x->before_us > 0)
-            ok = put(o, "before_us", us(x->before_us)) && put(o, "after_us", us(x->after_us));
+            ok = plan_put(o, "before_us", us(x->before_us)) && plan_put(o, "after_us", us(x->after_us));
         ok = ok ? json_array_append_new(list, o) == 0 : (json_decref(o), false);
     }
     if (!ok) {
@@ -93,8 +95,8 @@ static bool put_code(json_t *module, const void *p, size_t n)
     struct dt_str s = {0};
     char text[DT_SHA256_TEXT];
     dt_base64_encode(p, n, &s);
-    bool ok = !s.failed && s.s && put(module, "cubin", json_stringn(s.s, s.len)) && dt_sha256_text(p, n, text) == 0 &&
-              put(module, "cubin_sha256", json_string(text));
+    bool ok = !s.failed && s.s && plan_put(module, "cubin", json_stringn(s.s, s.len)) &&
+              dt_sha256_text(p, n, text) == 0 && plan_put(module, "cubin_sha256", json_string(text));
     dt_str_done(&s);
     return ok;
 }
@@ -163,7 +165,7 @@ static json_t *assumes(const struct rw_state *s, const struct dev_info *d, json_
         }
     for (uint32_t k = 0; ok && k < g->nbuffer; k++) {
         if (width[k])
-            ok = put(align, g->buffer[k].name, json_integer(width[k]));
+            ok = plan_put(align, g->buffer[k].name, json_integer(width[k]));
         if (!ok || !g->buffer[k].constant || !width[k] || s->evidence != ANA_OBSERVED)
             continue;
         char text[DT_SHA256_TEXT];
@@ -171,15 +173,15 @@ static json_t *assumes(const struct rw_state *s, const struct dev_info *d, json_
         ok = p != NULL;
         if (ok) {
             dt_fill_bytes(&g->buffer[k], 0, p);
-            ok =
-                dt_sha256_text(p, g->buffer[k].bytes, text) == 0 && put(constant, g->buffer[k].name, json_string(text));
+            ok = dt_sha256_text(p, g->buffer[k].bytes, text) == 0 &&
+                 plan_put(constant, g->buffer[k].name, json_string(text));
         }
         free(p);
     }
-    ok = ok && put(o, "align", json_incref(align)) && put(o, "constant", json_incref(constant)) &&
-         put(o, "evidence", json_string(ana_evidence_text(s->evidence))) &&
-         put(o, "maps", json_pack("{s:s, s:s}", "name", d->name, "kind", dev_kind(d))) &&
-         (!code || put(o, "machine_code", json_incref(code)));
+    ok = ok && plan_put(o, "align", json_incref(align)) && plan_put(o, "constant", json_incref(constant)) &&
+         plan_put(o, "evidence", json_string(ana_evidence_text(s->evidence))) &&
+         plan_put(o, "maps", json_pack("{s:s, s:s}", "name", d->name, "kind", dev_kind(d))) &&
+         (!code || plan_put(o, "machine_code", json_incref(code)));
     json_decref(align);
     json_decref(constant);
     free(width);
@@ -193,7 +195,7 @@ static json_t *assumes(const struct rw_state *s, const struct dev_info *d, json_
 
 /* The launches that launch i must follow, without those that another one of them follows; and what the state's document
  * says. */
-static json_t *after(const struct rw_state *s, uint32_t i)
+static json_t *plan_after(const struct rw_state *s, uint32_t i)
 {
     const struct dt_launch *l = &s->graph->launch[i];
     json_t *list = json_array();
@@ -215,14 +217,15 @@ static json_t *after(const struct rw_state *s, uint32_t i)
     return list;
 }
 
-static json_t *launches(const struct rw_state *s)
+static json_t *plan_launches(const struct rw_state *s)
 {
     json_t *list = json_array();
     bool ok = list;
     for (uint32_t k = 0; ok && k < s->graph->nlaunch; k++) {
         json_t *o = dt_launch_to_json(s->graph, &s->graph->launch[k]);
-        ok = o && put(o, "stream", json_integer(s->graph->launch[k].stream)) && put(o, "after", after(s, k)) &&
-             put(o, "programmatic", json_boolean(s->graph->launch[k].programmatic));
+        ok = o && plan_put(o, "stream", json_integer(s->graph->launch[k].stream)) &&
+             plan_put(o, "after", plan_after(s, k)) &&
+             plan_put(o, "programmatic", json_boolean(s->graph->launch[k].programmatic));
         ok = ok ? json_array_append_new(list, o) == 0 : (json_decref(o), false);
     }
     if (!ok) {
@@ -238,9 +241,11 @@ static json_t *toolchain(const struct dev_info *d)
     char driver[32];
     snprintf(driver, sizeof driver, "%s %d.%d", dev_kind(d), d->driver_version / 1000, d->driver_version % 1000 / 10);
     const char *nvrtc = dev_nvrtc_version(), *link = dev_nvjitlink_version();
-    if (!o || !put(o, "dovetail", json_string(DOVETAIL_VERSION)) || !put(o, "rewriter", json_string(RW_VERSION)) ||
-        !put(o, "nvrtc", nvrtc ? json_string(nvrtc) : json_null()) ||
-        !put(o, "nvjitlink", link ? json_string(link) : json_null()) || !put(o, "driver", json_string(driver))) {
+    if (!o || !plan_put(o, "dovetail", json_string(DOVETAIL_VERSION)) ||
+        !plan_put(o, "rewriter", json_string(RW_VERSION)) ||
+        !plan_put(o, "nvrtc", nvrtc ? json_string(nvrtc) : json_null()) ||
+        !plan_put(o, "nvjitlink", link ? json_string(link) : json_null()) ||
+        !plan_put(o, "driver", json_string(driver))) {
         json_decref(o);
         return NULL;
     }
@@ -258,8 +263,8 @@ static json_t *original(json_t *posted, const json_t *plan_modules)
     json_object_foreach_safe (modules, next, name, v)
         if (ok && json_equal(v, json_object_get(plan_modules, name)))
             ok = json_object_del(modules, name) == 0;
-    if (!ok || !put(o, "modules", json_incref(modules)) ||
-        !put(o, "launches", json_incref(json_object_get(posted, "launches")))) {
+    if (!ok || !plan_put(o, "modules", json_incref(modules)) ||
+        !plan_put(o, "launches", json_incref(json_object_get(posted, "launches")))) {
         json_decref(o);
         return NULL;
     }
@@ -275,17 +280,17 @@ static json_t *verified(const struct rw_planner *p)
                      : json_pack("{s:b,s:I,s:I,s:s}", "bitwise", clean && p->verified_inputs > 0, "inputs",
                                  (json_int_t)p->verified_inputs, "schedules", (json_int_t)p->verified_schedules,
                                  "device", dev_kind(dev_info(p->dev)));
-    bool ok = o && (!p->gate.original.races || put(o, "races", json_true()));
+    bool ok = o && (!p->gate.original.races || plan_put(o, "races", json_true()));
     if (ok && !same && p->sampled[1])
-        ok = put(o, "sampled",
-                 json_pack("{s:I,s:I}", "blocks", (json_int_t)p->sampled[0], "of", (json_int_t)p->sampled[1]));
+        ok = plan_put(o, "sampled",
+                      json_pack("{s:I,s:I}", "blocks", (json_int_t)p->sampled[0], "of", (json_int_t)p->sampled[1]));
     if (!ok) {
         json_decref(o);
         return NULL;
     }
     const struct rw_special *s =
         !same && p->gate.ref && p->verified_inputs > 1 ? rw_reference_special(p->gate.ref) : NULL;
-    if (o && s && !put(o, "special", rw_special_json(s))) {
+    if (o && s && !plan_put(o, "special", rw_special_json(s))) {
         json_decref(o);
         return NULL;
     }
@@ -293,7 +298,7 @@ static json_t *verified(const struct rw_planner *p)
 }
 
 /* Which checks the posted launches ran under, and how much of them. */
-static json_t *checked(const struct rw_original *o)
+static json_t *plan_checked(const struct rw_original *o)
 {
     return json_pack("{s:[s,s],s:I,s:I}", "modes", "race", "uninit", "blocks", (json_int_t)o->blocks, "of",
                      (json_int_t)o->of);
@@ -306,25 +311,26 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
     json_t *doc = json_object(), *ptx = rw_graph_ptx(last->prog), *mine = rw_graph_ptx(first->prog), *scratch;
     json_t *code = NULL;
     bool ok = doc && ptx && mine && machine_code(p, json_object_get(ptx, "modules"), &code, e) == 0;
-    ok = ok && put(doc, "dovetail", json_integer(1)) && put(doc, "name", json_incref(json_object_get(ptx, "name"))) &&
-         put(doc, "signature", p->signature ? json_string(p->signature) : json_null()) &&
-         put(doc, "device", dev_info_to_json(d)) && put(doc, "toolchain", toolchain(d)) &&
-         put(doc, "baseline", timing(first)) && put(doc, "optimized", timing(last)) &&
-         put(doc, "timeline", json_pack("{s:o,s:o}", "baseline", timeline(first), "optimized", timeline(last))) &&
-         put(doc, "rewrites", rewrites(p)) && put(doc, "assumes", assumes(last, d, code, e)) &&
-         put(doc, "verified", verified(p)) &&
-         (!p->gate.original.seen || put(doc, "checked", checked(&p->gate.original))) &&
+    ok = ok && plan_put(doc, "dovetail", json_integer(1)) &&
+         plan_put(doc, "name", json_incref(json_object_get(ptx, "name"))) &&
+         plan_put(doc, "signature", p->signature ? json_string(p->signature) : json_null()) &&
+         plan_put(doc, "device", dev_info_to_json(d)) && plan_put(doc, "toolchain", toolchain(d)) &&
+         plan_put(doc, "baseline", timing(first)) && plan_put(doc, "optimized", timing(last)) &&
+         plan_put(doc, "timeline", json_pack("{s:o,s:o}", "baseline", timeline(first), "optimized", timeline(last))) &&
+         plan_put(doc, "rewrites", rewrites(p)) && plan_put(doc, "assumes", assumes(last, d, code, e)) &&
+         plan_put(doc, "verified", verified(p)) &&
+         (!p->gate.original.seen || plan_put(doc, "checked", plan_checked(&p->gate.original))) &&
          dt_warnings_put(&p->gate.original.warn, doc) == 0 &&
          (!rw_measures(p) ||
-          put(doc, "measured",
-              json_pack("{s:I,s:I}", "comparisons", (json_int_t)p->measured, "library", (json_int_t)p->known))) &&
-         put(doc, "modules", json_incref(json_object_get(ptx, "modules")));
+          plan_put(doc, "measured",
+                   json_pack("{s:I,s:I}", "comparisons", (json_int_t)p->measured, "library", (json_int_t)p->known))) &&
+         plan_put(doc, "modules", json_incref(json_object_get(ptx, "modules")));
     if (ok) {
         scratch = json_object_get(ptx, "scratch");
-        ok = put(doc, "scratch", scratch ? json_incref(scratch) : json_object()) &&
-             put(doc, "launches", launches(last)) &&
-             put(doc, "buffers", json_incref(json_object_get(mine, "buffers"))) &&
-             (first == last || put(doc, "original", original(mine, json_object_get(ptx, "modules"))));
+        ok = plan_put(doc, "scratch", scratch ? json_incref(scratch) : json_object()) &&
+             plan_put(doc, "launches", plan_launches(last)) &&
+             plan_put(doc, "buffers", json_incref(json_object_get(mine, "buffers"))) &&
+             (first == last || plan_put(doc, "original", original(mine, json_object_get(ptx, "modules"))));
     }
     json_decref(code);
     json_decref(ptx);
@@ -403,9 +409,9 @@ static void planner_done(struct rw_planner *p)
 }
 
 /* 1: `recipe` does not lead to a plan, `why` says so. recipe, ret_recipe, why: as in the calls below, or NULL. */
-static int plan(struct dev_device *d, const struct dev_prog *prog, const struct ana_result *a,
-                const struct rw_options *o, const char *signature, const json_t *recipe, json_t **ret_plan,
-                json_t **ret_recipe, struct dt_str *why, struct dt_err *e)
+static int plan_one(struct dev_device *d, const struct dev_prog *prog, const struct ana_result *a,
+                    const struct rw_options *o, const char *signature, const json_t *recipe, json_t **ret_plan,
+                    json_t **ret_recipe, struct dt_str *why, struct dt_err *e)
 {
     static const struct rw_options defaults;
     /* a recipe that strays leaves some of it */
@@ -458,19 +464,19 @@ static int plan(struct dev_device *d, const struct dev_prog *prog, const struct 
 int rw_plan(struct dev_device *d, const struct dev_prog *prog, const struct ana_result *a, const struct rw_options *o,
             const char *signature, json_t **ret_plan, struct dt_err *e)
 {
-    return plan(d, prog, a, o, signature, NULL, ret_plan, NULL, NULL, e);
+    return plan_one(d, prog, a, o, signature, NULL, ret_plan, NULL, NULL, e);
 }
 
 int rw_plan_recipe(struct dev_device *d, const struct dev_prog *prog, const struct ana_result *a,
                    const struct rw_options *o, const char *signature, json_t **ret_plan, json_t **ret_recipe,
                    struct dt_err *e)
 {
-    return plan(d, prog, a, o, signature, NULL, ret_plan, ret_recipe, NULL, e);
+    return plan_one(d, prog, a, o, signature, NULL, ret_plan, ret_recipe, NULL, e);
 }
 
 int rw_plan_by(struct dev_device *d, const struct dev_prog *prog, const struct ana_result *a,
                const struct rw_options *o, const char *signature, const json_t *recipe, json_t **ret_plan,
                json_t **ret_recipe, struct dt_str *why, struct dt_err *e)
 {
-    return plan(d, prog, a, o, signature, recipe, ret_plan, ret_recipe, why, e);
+    return plan_one(d, prog, a, o, signature, recipe, ret_plan, ret_recipe, why, e);
 }

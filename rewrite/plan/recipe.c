@@ -80,7 +80,8 @@ struct step {
 };
 
 /* A whole number from lo to hi; `none` where it is missing. */
-static bool number(const json_t *o, const char *name, json_int_t none, json_int_t lo, json_int_t hi, uint32_t *ret)
+static bool recipe_number(const json_t *o, const char *name, json_int_t none, json_int_t lo, json_int_t hi,
+                          uint32_t *ret)
 {
     const json_t *v = json_object_get(o, name);
     json_int_t n = v ? json_integer_value(v) : none;
@@ -120,7 +121,7 @@ static const char *read_step(const struct rw_planner *p, const json_t *v, uint32
 {
     uint32_t place;
     const json_t *level = json_object_get(v, "level");
-    if (!json_is_object(v) || !number(v, "way", 0, 0, 99, &place) || (level && !json_is_string(level)))
+    if (!json_is_object(v) || !recipe_number(v, "way", 0, 0, 99, &place) || (level && !json_is_string(level)))
         return "it is no step";
     s->kind = rewrite_of(json_string_value(json_object_get(v, "kind")), json_string_value(level), place);
     if (!s->kind)
@@ -128,16 +129,16 @@ static const char *read_step(const struct rw_planner *p, const json_t *v, uint32
     if (!rw_kind_allowed(p->opt, s->kind))
         return "this rewrite is not allowed here";
     s->way.level = place;
-    if (!number(v, "module", 0, 0, MODULES, &s->way.module))
+    if (!recipe_number(v, "module", 0, 0, MODULES, &s->way.module))
         return "there are no modules of that number";
-    if (!number(v, "size", 0, 2, RW_CLUSTER_MAX, &s->way.size) || (s->way.size && s->kind != &rw_cluster_fusion))
+    if (!recipe_number(v, "size", 0, 2, RW_CLUSTER_MAX, &s->way.size) || (s->way.size && s->kind != &rw_cluster_fusion))
         return "there are no clusters of that size";
     return launches_of(json_object_get(v, "launches"), nlaunch, s)
                ? NULL
                : "its launches are not numbers of launches, ascending";
 }
 
-static int follow(struct rw_planner *p, const json_t *steps, struct dt_err *e)
+static int recipe_follow(struct rw_planner *p, const json_t *steps, struct dt_err *e)
 {
     size_t n = json_array_size(steps);
     for (size_t k = 0; k < n; k++) {
@@ -173,7 +174,7 @@ int rw_follow(struct rw_planner *p, struct dt_err *e)
     else if (json_array_size(steps) > most)
         dt_str_addf(&p->strayed, "it has %zu steps; for so many launches there are at most %zu", json_array_size(steps),
                     most);
-    return p->strayed.len ? 0 : follow(p, steps, e);
+    return p->strayed.len ? 0 : recipe_follow(p, steps, e);
 }
 
 void rw_followed(struct rw_planner *p)

@@ -35,7 +35,7 @@
 #define APART 0.5  /* of the interval's width, between it and zero */
 #define WORTH 0.01 /* of the launches' own time */
 
-static double number(const uint8_t *p)
+static double times_number(const uint8_t *p)
 {
     uint64_t bits = rw_number(p);
     double v;
@@ -144,8 +144,8 @@ static int add_launches(struct dt_sha256 *h, const struct rw_state *s, const uin
     return 1;
 }
 
-static int make_key(struct rw_planner *p, const struct rw_state *now, const struct rw_state *next, const uint32_t *gone,
-                    uint32_t ngone, struct rw_times *t, struct dt_err *e)
+static int times_make_key(struct rw_planner *p, const struct rw_state *now, const struct rw_state *next,
+                          const uint32_t *gone, uint32_t ngone, struct rw_times *t, struct dt_err *e)
 {
     struct dt_sha256 h;
     uint32_t nbuffer = 0,
@@ -188,15 +188,15 @@ static size_t length(const struct rw_times *t) { return 8 * (4 + (size_t)t->n); 
 
 static bool is_time(double v) { return isfinite(v) && v >= 0 && v <= MOST_US; }
 
-static bool decode(const uint8_t *p, struct rw_times *t)
+static bool times_decode(const uint8_t *p, struct rw_times *t)
 {
-    t->gain = number(p + 8);
-    t->lo = number(p + 16);
-    t->hi = number(p + 24);
+    t->gain = times_number(p + 8);
+    t->lo = times_number(p + 16);
+    t->hi = times_number(p + 24);
     bool ok = rw_number(p) == t->n && is_time(fabs(t->gain)) && is_time(fabs(t->lo)) && is_time(fabs(t->hi)) &&
               t->lo <= t->gain && t->gain <= t->hi;
     for (uint32_t k = 0; k < t->n && ok; k++)
-        ok = is_time(t->us[k] = number(p + 32 + 8 * (size_t)k));
+        ok = is_time(t->us[k] = times_number(p + 32 + 8 * (size_t)k));
     return ok;
 }
 
@@ -208,7 +208,7 @@ int rw_times_get(struct rw_planner *p, const struct rw_state *now, const struct 
     struct rw_times t = {0};
     int r = 0;
     if (m && !((r = only_in(now, next, &gone, &ngone, e)) < 0) && !((r = only_in(next, now, &t.launch, &t.n, e)) < 0))
-        r = (t.us = dt_calloc((size_t)t.n + 1, sizeof *t.us)) ? make_key(p, now, next, gone, ngone, &t, e)
+        r = (t.us = dt_calloc((size_t)t.n + 1, sizeof *t.us)) ? times_make_key(p, now, next, gone, ngone, &t, e)
                                                               : dt_err_set(e, DT_E_NOMEM, "out of memory");
     double own = r == 0 && gone ? own_us(now, gone, ngone, next, &t) : 0;
     free(gone);
@@ -217,7 +217,7 @@ int rw_times_get(struct rw_planner *p, const struct rw_state *now, const struct 
         return r;
     }
     uint8_t *body = *t.key && !p->gate.no_library ? rw_kept_get(m, HEAD, t.key, length(&t)) : NULL;
-    bool there = body && decode(body, &t);
+    bool there = body && times_decode(body, &t);
     if (body && !there && m->bad)
         m->bad(m->user, t.key, "it has numbers that are no times");
     free(body);
@@ -237,7 +237,7 @@ void rw_times_put(const struct rw_planner *p, const struct rw_times *t)
     put_double(body + 24, t->hi);
     for (uint32_t k = 0; k < t->n; k++)
         put_double(body + 32 + 8 * (size_t)k, t->us[k]);
-    if (decode(body, &(struct rw_times){.n = t->n, .us = t->us})) /* else nobody could use it */
+    if (times_decode(body, &(struct rw_times){.n = t->n, .us = t->us})) /* else nobody could use it */
         rw_kept_put(p->opt->library, HEAD, t->key, body, length(t));
     free(body);
 }

@@ -16,8 +16,8 @@
 
 #include "softgpu/check/check-priv.h"
 
-static bool report(struct sg_warp *w, const struct sg_op *op, unsigned lane, const char *what,
-                   const struct sg_entry *other, const char *then)
+static bool barrier_report(struct sg_warp *w, const struct sg_op *op, unsigned lane, const char *what,
+                           const struct sg_entry *other, const char *then)
 {
     struct sg_finding f = {.kind = "barrier", .num = DT_E_BARRIER, .what = what, .other = other, .then = then};
     return sg_check_report(w, op, lane, &f);
@@ -39,7 +39,7 @@ bool sg_barrier_arrive(struct sg_warp *w, const struct sg_op *op, unsigned n, ui
     struct sg_entry other = {c->id, 0, (uint16_t)bar->first_thread, 0, bar->first ? bar->first->src : 0};
     if (bar->open && bar->count != count) {
         snprintf(what, sizeof what, "barrier %u for %u threads, which is one for %u threads", n, count, bar->count);
-        return report(w, op, lane, what, &other, " by");
+        return barrier_report(w, op, lane, what, &other, " by");
     }
     if (!bar->open) {
         bar->open = true;
@@ -52,7 +52,7 @@ bool sg_barrier_arrive(struct sg_warp *w, const struct sg_op *op, unsigned n, ui
         other.thread = (uint16_t)(w->index * SG_LANES + o);
         other.src = bar->op[w->index]->src;
         snprintf(what, sizeof what, "barrier %u (aligned), which lanes of this warp reach by another instruction", n);
-        return report(w, op, lane, what, &other, ":");
+        return barrier_report(w, op, lane, what, &other, ":");
     }
     bar->mask[w->index] |= mask;
     bar->op[w->index] = op;
@@ -74,7 +74,7 @@ bool sg_barrier_complete(struct sg_block *b, unsigned n)
         if (m && w->alive & ~m && bar->op[i]->rnd) {
             snprintf(what, sizeof what, "barrier %u (aligned) with lanes 0x%x of the warp, without lanes 0x%x", n, m,
                      w->alive & ~m);
-            good = report(w, bar->op[i], (unsigned)__builtin_ctz(m), what, NULL, NULL);
+            good = barrier_report(w, bar->op[i], (unsigned)__builtin_ctz(m), what, NULL, NULL);
         } else if ((m || whole) && exist & ~w->alive & ~m) {
             uint32_t gone = exist & ~w->alive & ~m;
             struct sg_warp *by = m                                         ? w
@@ -83,7 +83,7 @@ bool sg_barrier_complete(struct sg_block *b, unsigned n)
             unsigned lane = m ? (unsigned)__builtin_ctz(m) : bar->first_thread % SG_LANES;
             snprintf(what, sizeof what, "barrier %u is complete without thread %u of the block%s", n,
                      i * SG_LANES + (unsigned)__builtin_ctz(gone), ", which has left the kernel");
-            good = report(by, m ? bar->op[i] : bar->first, lane, what, NULL, NULL);
+            good = barrier_report(by, m ? bar->op[i] : bar->first, lane, what, NULL, NULL);
         }
     }
     bar->open = false;
@@ -103,7 +103,7 @@ bool sg_barrier_members(struct sg_warp *w, const struct sg_op *op)
         if (members >> l & 1)
             continue;
         snprintf(what, sizeof what, "lane %u is no member of its own mask 0x%x", l, members);
-        return report(w, op, l, what, NULL, NULL);
+        return barrier_report(w, op, l, what, NULL, NULL);
     }
     return true;
 }

@@ -169,7 +169,7 @@ struct place {
     size_t range;           /* of global memory */
 };
 
-static struct place find(const struct sg_warp *w, const struct sg_op *op, const uint8_t *at)
+static struct place check_find(const struct sg_warp *w, const struct sg_op *op, const uint8_t *at)
 {
     const struct sg_run *run = w->wk->run;
     uint64_t a = (uint64_t)(uintptr_t)at;
@@ -190,9 +190,9 @@ static struct place find(const struct sg_warp *w, const struct sg_op *op, const 
     return (struct place){lo < run->nrange && run->range[lo].base <= a ? GLOBAL : NOWHERE, a, NULL, lo};
 }
 
-static void describe(const struct sg_warp *w, const struct sg_op *op, const uint8_t *at, char *out, size_t n)
+static void check_describe(const struct sg_warp *w, const struct sg_op *op, const uint8_t *at, char *out, size_t n)
 {
-    struct place p = find(w, op, at);
+    struct place p = check_find(w, op, at);
     if (p.where == GLOBAL) {
         const struct sg_alloc *m = &w->wk->run->alloc[p.range];
         unsigned long long off = p.addr - m->base;
@@ -221,7 +221,7 @@ static void describe(const struct sg_warp *w, const struct sg_op *op, const uint
 
 /* ---- reports ----------------------------------------------------------------------------------------------------- */
 /* Where a finding that does not end the launch is kept; NULL: it ends it. */
-static struct sg_fault *told(const struct sg_warp *w, int num)
+static struct sg_fault *check_told(const struct sg_warp *w, int num)
 {
     struct sg_fault *found = w->wk->check->modes & SG_CHECK_TELL ? w->wk->run->l->found : NULL;
     return found ? &found[num == DT_E_RACE     ? SG_FOUND_RACE
@@ -232,7 +232,7 @@ static struct sg_fault *told(const struct sg_warp *w, int num)
 
 bool sg_check_report(struct sg_warp *w, const struct sg_op *op, unsigned lane, const struct sg_finding *x)
 {
-    struct sg_fault *keep = told(w, x->num);
+    struct sg_fault *keep = check_told(w, x->num);
     if (w->wk->fault)
         return false;
     if (keep && keep->num)
@@ -243,7 +243,7 @@ bool sg_check_report(struct sg_warp *w, const struct sg_op *op, unsigned lane, c
     struct sg_fault *f = &w->wk->f;
     uint32_t block[3] = {0}, thread[3] = {0}, line = 0;
     if (x->at)
-        describe(w, op, x->at, place, sizeof place);
+        check_describe(w, op, x->at, place, sizeof place);
     if (e) {
         const struct sg_launch *l = w->wk->run->l;
         uint32_t t = e->thread % w->wk->check->threads, b = e->block - 1;
@@ -307,7 +307,7 @@ static bool uninit(struct sg_warp *w, const struct sg_op *op, unsigned lane, uin
     return true;
 }
 
-static uint64_t *map_of(const struct sg_warp *w, const struct place *p, uint64_t *ret_at)
+static uint64_t *check_map_of(const struct sg_warp *w, const struct place *p, uint64_t *ret_at)
 {
     const struct sg_alloc *m = p->where == GLOBAL ? &w->wk->run->alloc[p->range] : NULL;
     *ret_at = m ? p->addr - m->base : p->addr;
@@ -318,11 +318,11 @@ static bool check_one(struct sg_warp *w, const struct sg_op *op, unsigned lane, 
                       enum sg_access how, unsigned sem, bool init)
 {
     struct sg_check *k = w->wk->check;
-    struct place p = find(w, op, at);
+    struct place p = check_find(w, op, at);
     if (p.where == NOWHERE)
         return true;
     if (init && k->modes & SG_CHECK_UNINIT) {
-        uint64_t in_map, *map = map_of(w, &p, &in_map);
+        uint64_t in_map, *map = check_map_of(w, &p, &in_map);
         if (map && !uninit(w, op, lane, map, in_map, at, bytes, how))
             return false;
     }
@@ -351,10 +351,10 @@ void sg_check_carry(struct sg_warp *w, const uint8_t *to, const uint8_t *from, u
 {
     if (!(w->wk->check->modes & SG_CHECK_UNINIT))
         return;
-    struct place a = find(w, NULL, to), b = {NOWHERE, 0, NULL, 0};
+    struct place a = check_find(w, NULL, to), b = {NOWHERE, 0, NULL, 0};
     if (from)
-        b = find(w, NULL, from);
-    uint64_t x, y, *ma = map_of(w, &a, &x), *mb = map_of(w, &b, &y);
+        b = check_find(w, NULL, from);
+    uint64_t x, y, *ma = check_map_of(w, &a, &x), *mb = check_map_of(w, &b, &y);
     for (uint32_t i = 0; ma && i < n; i++)
         sg_bits_put(ma, x + i, 1, !mb || sg_bits_all(mb, y + i, 1));
 }
@@ -377,8 +377,8 @@ bool sg_check_async(struct sg_warp *w, const struct sg_op *op, unsigned lane, ui
 void sg_check_fresh(struct sg_warp *w, const uint8_t *at, uint64_t bytes)
 {
     struct sg_check *k = w->wk->check;
-    struct place p = find(w, NULL, at);
-    uint64_t in_map, *map = p.where == GLOBAL ? map_of(w, &p, &in_map) : NULL;
+    struct place p = check_find(w, NULL, at);
+    uint64_t in_map, *map = p.where == GLOBAL ? check_map_of(w, &p, &in_map) : NULL;
     if (map && k->modes & SG_CHECK_UNINIT)
         sg_bits_put(map, in_map, bytes, false);
     if (p.where == GLOBAL && k->modes & SG_CHECK_RACE)
@@ -402,7 +402,7 @@ bool sg_check_same_place(struct sg_warp *w, const struct sg_op *op, unsigned lan
                            .bytes = bytes,
                            .other = &e,
                            .then = ", where the same instruction writes another value by"};
-    return !(k->modes & SG_CHECK_RACE) || find(w, op, at).where == NOWHERE || sg_check_report(w, op, lane, &f);
+    return !(k->modes & SG_CHECK_RACE) || check_find(w, op, at).where == NOWHERE || sg_check_report(w, op, lane, &f);
 }
 
 /* ---- barriers ---------------------------------------------------------------------------------------------------- */

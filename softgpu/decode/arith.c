@@ -195,7 +195,7 @@ static int minmax(struct sg_dec *d)
     return 0;
 }
 
-static int divide(struct sg_dec *d)
+static int arith_divide(struct sg_dec *d)
 {
     static const uint16_t dv[2][3] = {W3(DIV), S3(DIV)}, rm[2][3] = {W3(REM), S3(REM)};
     enum ptx_type t = (enum ptx_type)d->i->type[0];
@@ -267,7 +267,7 @@ int sg_decode_arith(struct sg_dec *d)
     case PTX_OP_MAD24: return mul24(d);
     case PTX_OP_SAD: sg_dec_tri(d, sad[ptx_type_is_signed(t)][sg_by_width(t)], t, t, t, t); return 0;
     case PTX_OP_DIV:
-    case PTX_OP_REM: return divide(d);
+    case PTX_OP_REM: return arith_divide(d);
     case PTX_OP_ABS:
         if (ptx_type_is_float(t))
             return float_op(d, SG_H_FABS_f32, SG_H_FABS_z32, SG_H_FABS_f64, SG_S_ABS, 1);

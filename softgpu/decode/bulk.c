@@ -6,7 +6,7 @@
  */
 #include "softgpu/decode/decode-priv.h"
 
-static int address(struct sg_dec *d, const struct ptx_opnd *o, uint32_t ext[3])
+static int bulk_address(struct sg_dec *d, const struct ptx_opnd *o, uint32_t ext[3])
 {
     struct ptx_opnd plain = *o;
     struct sg_address ad;
@@ -57,7 +57,7 @@ static void emit(struct sg_dec *d, sg_fn fn, unsigned space, unsigned space2, co
 }
 
 /* cp.async.bulk, cp.reduce.async.bulk: [dst], [src], size{, [mbar]}{, ctaMask}{, policy}{, byteMask} */
-static int plain(struct sg_dec *d)
+static int bulk_plain(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
     uint32_t ext[SG_BULK_EXT] = {[SG_BULK_BAR] = SG_NONE, [SG_BULK_CTAS] = SG_NONE, [SG_BULK_BYTES] = SG_NONE};
@@ -71,13 +71,14 @@ static int plain(struct sg_dec *d)
         return sg_dec_error(d, DT_E_PTX, "a bulk copy between these spaces, or that completes in this way");
     unsigned at = 3, last = i->nopnd;
     int r;
-    if ((r = address(d, &i->opnd[0], ext + SG_BULK_TO)) < 0 || (r = address(d, &i->opnd[1], ext + SG_BULK_FROM)) < 0)
+    if ((r = bulk_address(d, &i->opnd[0], ext + SG_BULK_TO)) < 0 ||
+        (r = bulk_address(d, &i->opnd[1], ext + SG_BULK_FROM)) < 0)
         return r;
     ext[SG_BULK_SIZE] = sg_source(d, &i->opnd[2], PTX_U32);
     unsigned want = 3 + !group + ptx_has(i, PTX_M_MULTICAST) + ptx_has(i, PTX_M_L2_HINT) + ptx_has(i, PTX_M_CP_MASK);
     if (last != want)
         return sg_dec_error(d, DT_E_PTX, "%u operands where its modifiers want %u", last, want);
-    if (!group && (r = address(d, &i->opnd[at++], ext + SG_BULK_BAR)) < 0)
+    if (!group && (r = bulk_address(d, &i->opnd[at++], ext + SG_BULK_BAR)) < 0)
         return r;
     if (ptx_has(i, PTX_M_MULTICAST)) {
         if (i->space != PTX_SHARED_CLUSTER || i->space2 != PTX_GLOBAL)
@@ -120,9 +121,9 @@ static int tensor(struct sg_dec *d)
         return sg_dec_error(d, DT_E_PTX, "%u operands where its modifiers want %u", i->nopnd, want);
     const struct ptx_opnd *map = &i->opnd[load ? 1 : 0];
     int r;
-    if ((r = address(d, &i->opnd[load ? 0 : 1], ext + SG_BULK_TO)) < 0 ||
-        (r = address(d, map, ext + SG_BULK_FROM)) < 0 || (r = coordinates(d, map, ext)) < 0 ||
-        (load && (r = address(d, &i->opnd[2], ext + SG_BULK_BAR)) < 0))
+    if ((r = bulk_address(d, &i->opnd[load ? 0 : 1], ext + SG_BULK_TO)) < 0 ||
+        (r = bulk_address(d, map, ext + SG_BULK_FROM)) < 0 || (r = coordinates(d, map, ext)) < 0 ||
+        (load && (r = bulk_address(d, &i->opnd[2], ext + SG_BULK_BAR)) < 0))
         return r;
     if (ptx_has(i, PTX_M_MULTICAST)) {
         if (i->space != PTX_SHARED_CLUSTER)
@@ -148,7 +149,7 @@ static int prefetch(struct sg_dec *d)
     bool map = i->op == PTX_OP_CP_ASYNC_BULK_PREFETCH_TENSOR;
     if (ptx_has(i, PTX_M_IM2COL))
         return sg_dec_error(d, DT_E_UNSUPPORTED, "the software device cannot run im2col copies");
-    int r = address(d, &i->opnd[0], ext + SG_BULK_FROM);
+    int r = bulk_address(d, &i->opnd[0], ext + SG_BULK_FROM);
     if (r < 0 || (map && (r = coordinates(d, &i->opnd[0], ext)) < 0))
         return r;
     if (!map) {
@@ -173,7 +174,7 @@ static int replace(struct sg_dec *d)
         return sg_dec_error(d, DT_E_PTX, "the ordinal is no constant below 5 (4)");
     uint32_t ext[SG_BULK_EXT] = {
         [SG_BULK_BAR] = SG_NONE, [SG_BULK_OP] = field, [SG_BULK_TYPE] = many ? (uint32_t)i->opnd[1].bits : 0};
-    int r = address(d, &i->opnd[0], ext + SG_BULK_TO);
+    int r = bulk_address(d, &i->opnd[0], ext + SG_BULK_TO);
     if (r < 0)
         return r;
     ext[SG_BULK_SIZE] = sg_source(d, &i->opnd[1 + many], wide ? PTX_U64 : PTX_U32);
@@ -190,7 +191,8 @@ static int copy_map(struct sg_dec *d)
     if (i->space != PTX_GLOBAL || i->space2 != PTX_SHARED || i->opnd[2].kind != PTX_O_IMM || i->opnd[2].bits != 128)
         return sg_dec_error(d, DT_E_PTX, "this form of tensormap.cp_fenceproxy");
     int r;
-    if ((r = address(d, &i->opnd[0], ext + SG_BULK_TO)) < 0 || (r = address(d, &i->opnd[1], ext + SG_BULK_FROM)) < 0)
+    if ((r = bulk_address(d, &i->opnd[0], ext + SG_BULK_TO)) < 0 ||
+        (r = bulk_address(d, &i->opnd[1], ext + SG_BULK_FROM)) < 0)
         return r;
     if (!ptx_has(i, PTX_M_CTA) && !ptx_has(i, PTX_M_CLUSTER))
         d->c->ordered = true;
@@ -202,7 +204,7 @@ int sg_decode_bulk(struct sg_dec *d)
 {
     switch (d->i->op) {
     case PTX_OP_CP_ASYNC_BULK:
-    case PTX_OP_CP_REDUCE_ASYNC_BULK: return plain(d);
+    case PTX_OP_CP_REDUCE_ASYNC_BULK: return bulk_plain(d);
     case PTX_OP_CP_ASYNC_BULK_TENSOR:
     case PTX_OP_CP_REDUCE_ASYNC_BULK_TENSOR: return tensor(d);
     case PTX_OP_TENSORMAP_REPLACE: return replace(d);

@@ -27,7 +27,7 @@ struct search {
 
 static void visit(struct search *s, uint32_t v);
 
-static void edge(struct search *s, uint32_t from, const struct ptx_function *g)
+static void call_edge(struct search *s, uint32_t from, const struct ptx_function *g)
 {
     struct sg_fn_regs *to = g ? sg_find_fn(s->d, g) : NULL;
     if (!to)
@@ -53,11 +53,11 @@ static void visit(struct search *s, uint32_t v)
             continue;
         if (i->opnd[1].kind == PTX_O_FUNC) {
             const struct ptx_function *g = i->opnd[1].func;
-            edge(s, v, g->has_body ? g : ptx_find_function(s->d->m, g->name));
+            call_edge(s, v, g->has_body ? g : ptx_find_function(s->d->m, g->name));
         } else if (i->opnd[1].kind == PTX_O_REG) {
             for (uint32_t n = 0; n < s->d->m->nfunc; n++)
                 if (sg_may_reach(i, s->d->m->func[n]))
-                    edge(s, v, s->d->m->func[n]);
+                    call_edge(s, v, s->d->m->func[n]);
         }
     }
     if (s->low[v] != s->index[v])
@@ -146,7 +146,7 @@ static int by_ref(const void *a, const void *b)
     return x[0] != y[0] ? (x[0] < y[0] ? -1 : 1) : 0;
 }
 
-static int rows(struct sg_dec *d, uint32_t component, uint32_t *ret)
+static int call_rows(struct sg_dec *d, uint32_t component, uint32_t *ret)
 {
     struct dt_vec(uint32_t) list = {0}; /* pairs */
     bool ok = true;
@@ -183,7 +183,7 @@ int sg_decode_bodies(struct sg_dec *d)
     int r = 0;
     for (size_t i = 0; i < d->fn.n && r >= 0; i++)
         if (d->fn.p[i].cycle && (r = lay_out(d, &d->fn.p[i])) >= 0)
-            r = rows(d, d->fn.p[i].component, &d->fn.p[i].rows);
+            r = call_rows(d, d->fn.p[i].component, &d->fn.p[i].rows);
     if (r < 0 || d->nomem)
         return r;
     d->need_bb = true;
@@ -280,7 +280,7 @@ bool sg_is_touch(const struct ptx_inst *i)
 }
 
 /* record.h: one operation on addresses in registers, behind the call's own predicate. */
-static int touch(struct sg_dec *d)
+static int call_touch(struct sg_dec *d)
 {
     const struct ptx_opnd *o = d->i->opnd[2].elem;
     bool ok = d->i->opnd[2].n == 4 && !d->i->opnd[0].n && o[0].kind == PTX_O_REG &&
@@ -302,7 +302,7 @@ int sg_call_extern(struct sg_dec *d, const struct ptx_function *g)
 {
     const struct ptx_inst *i = d->i;
     if (sg_is_touch(i))
-        return touch(d);
+        return call_touch(d);
     static const struct {
         const char *name;
         sg_fn fn;

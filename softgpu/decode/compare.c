@@ -6,7 +6,7 @@
 #include "softgpu/decode/inst.h"
 
 /* The lane loop for a comparison of type t; 0: none. */
-static unsigned compare(enum ptx_mod m, enum ptx_type t, bool ftz)
+static unsigned compare_one(enum ptx_mod m, enum ptx_type t, bool ftz)
 {
 #define ROW4(T)                                                                                                        \
     {                                                                                                                  \
@@ -60,7 +60,7 @@ static int comparison(struct sg_dec *d, enum ptx_type t, unsigned first, uint32_
     if (m == PTX_M_NONE)
         m = ptx_mod_of(i, PTX_MC_HALF);
     bool ftz = ptx_has(i, PTX_M_FTZ), half = t == PTX_F16 || t == PTX_BF16, neg = false;
-    unsigned h = compare(m, half ? PTX_F32 : t, ftz && !half);
+    unsigned h = compare_one(m, half ? PTX_F32 : t, ftz && !half);
     if (!h || t == PTX_F16X2 || t == PTX_BF16X2)
         return sg_dec_unsupported(d);
     uint32_t x = half ? sg_dec_half(d, &i->opnd[first], t, ftz) : sg_source(d, &i->opnd[first], t);
@@ -116,7 +116,7 @@ static int setp_x2(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
     enum ptx_mod b = ptx_mod_of(i, PTX_MC_BOOL);
-    unsigned h = compare(ptx_mod_of(i, PTX_MC_CMP), PTX_F32, false);
+    unsigned h = compare_one(ptx_mod_of(i, PTX_MC_CMP), PTX_F32, false);
     bool neg = false;
     if (!h || !i->dst2 || i->nopnd != (b == PTX_M_NONE ? 4 : 5))
         return sg_dec_unsupported(d);
@@ -136,7 +136,7 @@ static int set_x2(struct sg_dec *d)
     const struct ptx_inst *i = d->i;
     enum ptx_type to = (enum ptx_type)i->type[0], t = i->type[1] == PTX_F16X2 ? PTX_F16 : PTX_BF16;
     enum ptx_mod b = ptx_mod_of(i, PTX_MC_BOOL);
-    unsigned h = compare(ptx_mod_of(i, PTX_MC_CMP), PTX_F32, false);
+    unsigned h = compare_one(ptx_mod_of(i, PTX_MC_CMP), PTX_F32, false);
     bool neg = false;
     if (!h || i->nopnd != (b == PTX_M_NONE ? 3 : 4) || (ptx_type_is_float(to) && to != i->type[1]))
         return sg_dec_unsupported(d);
@@ -163,7 +163,7 @@ static int set_x2(struct sg_dec *d)
     return 0;
 }
 
-static int set(struct sg_dec *d)
+static int compare_set(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
     enum ptx_type to = (enum ptx_type)i->type[0];
@@ -254,7 +254,7 @@ int sg_decode_compare(struct sg_dec *d)
 {
     switch (d->i->op) {
     case PTX_OP_SETP: return setp(d);
-    case PTX_OP_SET: return set(d);
+    case PTX_OP_SET: return compare_set(d);
     case PTX_OP_SELP: return selp(d);
     case PTX_OP_SLCT: return slct(d);
     case PTX_OP_TESTP: return testp(d);

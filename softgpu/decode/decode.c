@@ -380,7 +380,7 @@ int sg_decode_function(struct sg_dec *d, const struct ptx_function *f)
 }
 
 /* ---- the whole kernel -------------------------------------------------------------------------------------------- */
-static int decode(struct sg_dec *d)
+static int decode_one(struct sg_dec *d)
 {
     const struct ptx_function *f = d->k->f;
     int r = sg_fixed_konst(d);
@@ -407,7 +407,7 @@ static int decode(struct sg_dec *d)
     return r;
 }
 
-static void *keep(struct sg_dec *d, const void *p, size_t n)
+static void *decode_keep(struct sg_dec *d, const void *p, size_t n)
 {
     void *q = dt_arena_alloc(&d->c->arena, n ? n : 1);
     if (!q)
@@ -436,15 +436,15 @@ int sg_decode(struct sg_kernel *k, bool checked, struct sg_code **ret)
     if (!c)
         return DT_E_NOMEM;
     struct sg_dec d = {.k = k, .m = k->module->ptx, .h = sg_isa(), .c = c, .checked = checked};
-    int r = decode(&d);
-    c->op = keep(&d, d.op.p, d.op.n * sizeof *d.op.p);
-    c->src = keep(&d, d.src.p, d.src.n * sizeof *d.src.p);
-    c->ext = keep(&d, d.ext.p, d.ext.n * sizeof *d.ext.p);
-    c->bb = keep(&d, d.bb.p, d.bb.n * sizeof *d.bb.p);
-    c->mma = keep(&d, d.mma.p, d.mma.n * sizeof *d.mma.p);
-    c->konst = keep(&d, d.konst.p, d.konst.n);
-    c->param = keep(&d, d.param.p, d.param.n * sizeof *d.param.p);
-    c->clear = keep(&d, d.clear.p, d.clear.n * sizeof *d.clear.p);
+    int r = decode_one(&d);
+    c->op = decode_keep(&d, d.op.p, d.op.n * sizeof *d.op.p);
+    c->src = decode_keep(&d, d.src.p, d.src.n * sizeof *d.src.p);
+    c->ext = decode_keep(&d, d.ext.p, d.ext.n * sizeof *d.ext.p);
+    c->bb = decode_keep(&d, d.bb.p, d.bb.n * sizeof *d.bb.p);
+    c->mma = decode_keep(&d, d.mma.p, d.mma.n * sizeof *d.mma.p);
+    c->konst = decode_keep(&d, d.konst.p, d.konst.n);
+    c->param = decode_keep(&d, d.param.p, d.param.n * sizeof *d.param.p);
+    c->clear = decode_keep(&d, d.clear.p, d.clear.n * sizeof *d.clear.p);
     c->nclear = (uint32_t)d.clear.n;
     name_shared(&d);
     c->nop = (uint32_t)d.op.n;

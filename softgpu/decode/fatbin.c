@@ -22,7 +22,7 @@
 #define MAGIC 0xBA55ED50u
 enum { HEADER = 16, ENTRY = 64, KIND_PTX = 1, LZ4 = 0x2000, ZSTD = 0x8000 };
 
-static uint64_t number(const uint8_t *p, unsigned bytes)
+static uint64_t fatbin_number(const uint8_t *p, unsigned bytes)
 {
     uint64_t v = 0;
     for (unsigned i = bytes; i-- > 0;)
@@ -62,7 +62,7 @@ static bool lz4(const uint8_t *s, size_t len, uint8_t *out, size_t room)
             break;
         if (end - s < 2)
             return false;
-        size_t distance = (size_t)number(s, 2);
+        size_t distance = (size_t)fatbin_number(s, 2);
         s += 2;
         if (!distance || distance > at || !lz4_length(&s, end, token & 15, &n))
             return false;
@@ -75,9 +75,9 @@ static bool lz4(const uint8_t *s, size_t len, uint8_t *out, size_t room)
     return at == room;
 }
 
-static int unpack(const uint8_t *e, const uint8_t *payload, uint64_t payload_bytes, char **ret, size_t *ret_len)
+static int fatbin_unpack(const uint8_t *e, const uint8_t *payload, uint64_t payload_bytes, char **ret, size_t *ret_len)
 {
-    uint64_t flags = number(e + 40, 8), stored = number(e + 16, 4), bytes = number(e + 56, 8);
+    uint64_t flags = fatbin_number(e + 40, 8), stored = fatbin_number(e + 16, 4), bytes = fatbin_number(e + 56, 8);
     if (!(flags & (LZ4 | ZSTD)))
         stored = bytes = payload_bytes;
     if (stored > payload_bytes || bytes > PTX_MAX_BYTES || !bytes)
@@ -119,9 +119,10 @@ bool sg_target_fits(const char *ptx, size_t len, unsigned cc)
 int sg_fatbin_ptx(const void *data, size_t len, unsigned cc, char **ret, size_t *ret_len)
 {
     const uint8_t *p = data;
-    if (len < HEADER || number(p, 4) != MAGIC || number(p + 4, 2) != 1 || number(p + 6, 2) != HEADER)
+    if (len < HEADER || fatbin_number(p, 4) != MAGIC || fatbin_number(p + 4, 2) != 1 ||
+        fatbin_number(p + 6, 2) != HEADER)
         return DT_E_PTX;
-    uint64_t at = HEADER, end = number(p + 8, 8), best = 0;
+    uint64_t at = HEADER, end = fatbin_number(p + 8, 8), best = 0;
     if (at > len || end > len - at)
         return DT_E_PTX;
     end += at;
@@ -129,15 +130,15 @@ int sg_fatbin_ptx(const void *data, size_t len, unsigned cc, char **ret, size_t 
     size_t text_len = 0;
     while (end - at >= ENTRY) {
         const uint8_t *e = p + at;
-        uint64_t head = number(e + 4, 4), bytes = number(e + 8, 8), arch = number(e + 28, 4);
+        uint64_t head = fatbin_number(e + 4, 4), bytes = fatbin_number(e + 8, 8), arch = fatbin_number(e + 28, 4);
         if (head < ENTRY || head > end - at || bytes > end - at - head) {
             free(text);
             return DT_E_PTX;
         }
-        if (number(e, 2) == KIND_PTX && arch <= cc && arch >= best) {
+        if (fatbin_number(e, 2) == KIND_PTX && arch <= cc && arch >= best) {
             char *t;
             size_t n;
-            int r = unpack(e, e + head, bytes, &t, &n);
+            int r = fatbin_unpack(e, e + head, bytes, &t, &n);
             if (r < 0) {
                 free(text);
                 return r;
@@ -169,6 +170,6 @@ bool sg_fatbin_is(const void *data)
 size_t sg_fatbin_bytes(const void *data)
 {
     const uint8_t *p = data;
-    uint64_t n = number(p + 8, 8);
+    uint64_t n = fatbin_number(p + 8, 8);
     return n > SIZE_MAX / 2 ? SIZE_MAX / 2 : (size_t)(HEADER + n);
 }

@@ -31,7 +31,7 @@ static void meet(struct sg_dec *d)
     d->met = d->i->pred == PTX_NO_REG ? d->bb.n + 1 : 0;
 }
 
-static int refuse(struct sg_dec *d)
+static int matrix_refuse(struct sg_dec *d)
 {
     return sg_dec_error(d, DT_E_UNSUPPORTED, "the software device cannot run this form of `%s`",
                         ptx_op_info((enum ptx_op)d->i->op)->mnemonic);
@@ -58,7 +58,8 @@ static enum ptx_type reg_type(const struct sg_fragment *f)
     return f->type == PTX_F64 ? PTX_B64 : f->type == PTX_F32 ? PTX_F32 : PTX_B32;
 }
 
-static int take(struct sg_dec *d, const struct ptx_opnd *o, const struct sg_fragment *f, bool write, uint32_t *ref)
+static int matrix_take(struct sg_dec *d, const struct ptx_opnd *o, const struct sg_fragment *f, bool write,
+                       uint32_t *ref)
 {
     if (elements(o) != f->regs)
         return sg_dec_error(d, DT_E_PTX, "a fragment of %u registers where %u are wanted", elements(o), f->regs);
@@ -220,19 +221,20 @@ static int mma(struct sg_dec *d)
     const struct ptx_inst *i = d->i;
     struct sg_mma s;
     if (!mma_form(i, i->op == PTX_OP_WMMA_MMA, &s))
-        return refuse(d);
+        return matrix_refuse(d);
     uint32_t ref[SG_MMA_REGS];
     s.at_a = s.d.regs;
     s.at_b = s.at_a + s.a.regs;
     s.at_c = s.at_b + s.b.regs;
     unsigned total = s.at_c + s.c.regs;
     if (total > sizeof ref / sizeof *ref)
-        return refuse(d);
+        return matrix_refuse(d);
     meet(d);
     int r;
-    if ((r = take(d, &i->opnd[1], &s.a, false, ref + s.at_a)) < 0 ||
-        (r = take(d, &i->opnd[2], &s.b, false, ref + s.at_b)) < 0 ||
-        (r = take(d, &i->opnd[3], &s.c, false, ref + s.at_c)) < 0 || (r = take(d, &i->opnd[0], &s.d, true, ref)) < 0)
+    if ((r = matrix_take(d, &i->opnd[1], &s.a, false, ref + s.at_a)) < 0 ||
+        (r = matrix_take(d, &i->opnd[2], &s.b, false, ref + s.at_b)) < 0 ||
+        (r = matrix_take(d, &i->opnd[3], &s.c, false, ref + s.at_c)) < 0 ||
+        (r = matrix_take(d, &i->opnd[0], &s.d, true, ref)) < 0)
         return r;
     if (s.sparse)
         ref[total++] = sg_source(d, &i->opnd[4], PTX_B32);
@@ -260,7 +262,7 @@ static int wmma_memory(struct sg_dec *d)
     bool c = role == SG_MAT_C, by_column = layout == PTX_M_COL;
     if (!shape(i, &m, &n, &k) || (layout != PTX_M_ROW && !by_column) ||
         !(c ? sum_exists(t, m, n, k) : shape_exists(true, t, m, n, k)) || (bits < 8 && by_column != (role == SG_MAT_B)))
-        return refuse(d);
+        return matrix_refuse(d);
     /* elements of less than a byte lie along K, and count as words of 32 bits here */
     struct sg_mma s = {.by_column = by_column};
     unsigned pack = bits < 8 ? 32 / bits : 1;
@@ -271,7 +273,7 @@ static int wmma_memory(struct sg_dec *d)
                              : factor(role, t, k / pack, n, true);
     s.copies = s.d.rows * s.d.cols / SG_LANES / s.d.per;
     if (!s.d.regs || s.d.regs > 16)
-        return refuse(d);
+        return matrix_refuse(d);
     meet(d);
     struct sg_address ad;
     uint32_t ref[16];
@@ -279,7 +281,7 @@ static int wmma_memory(struct sg_dec *d)
     if (r < 0)
         return r;
     uint32_t stride = i->nopnd > 2 ? sg_source(d, &i->opnd[2], PTX_U32) : SG_NONE;
-    if ((r = take(d, regs, &s.d, !store, ref)) < 0)
+    if ((r = matrix_take(d, regs, &s.d, !store, ref)) < 0)
         return r;
     uint32_t x = (uint32_t)d->ext.n;
     for (unsigned e = 0; e < s.d.regs; e++)
@@ -308,7 +310,7 @@ static int ldst_matrix(struct sg_dec *d)
     unsigned space = sg_real_space(d, mem, i->space);
     if (!n || !ptx_has(i, PTX_M_M8N8) || i->ntype != 1 || i->type[0] != PTX_B16 ||
         (space != PTX_SHARED && space != PTX_GENERIC))
-        return refuse(d);
+        return matrix_refuse(d);
     if (elements(regs) != n)
         return sg_dec_error(d, DT_E_PTX, "%u registers for %u matrices", elements(regs), n);
     meet(d);
@@ -393,7 +395,7 @@ static int wgmma(struct sg_dec *d)
     const struct ptx_inst *i = d->i;
     struct sg_mma s;
     if (!wgmma_form(i, &s))
-        return refuse(d);
+        return matrix_refuse(d);
     const struct ptx_opnd *from = &i->opnd[1];
     if (from->kind != PTX_O_VEC &&
         (from->kind != PTX_O_REG || ptx_type_bytes((enum ptx_type)d->f->reg[from->reg].type) != 8))
@@ -404,13 +406,13 @@ static int wgmma(struct sg_dec *d)
     s.at_a = s.d.regs;
     meet(d);
     if (i->opnd[1].kind == PTX_O_VEC) {
-        if ((r = take(d, &i->opnd[1], &s.a, false, ref + s.at_a)) < 0)
+        if ((r = matrix_take(d, &i->opnd[1], &s.a, false, ref + s.at_a)) < 0)
             return r;
     } else {
         a = sg_source(d, &i->opnd[1], PTX_B64);
     }
     uint32_t b = sg_source(d, &i->opnd[2], PTX_B64), p = sg_pred(d, &i->opnd[3], &neg);
-    if ((r = take(d, &i->opnd[0], &s.d, true, ref)) < 0)
+    if ((r = matrix_take(d, &i->opnd[0], &s.d, true, ref)) < 0)
         return r;
     uint32_t x = (uint32_t)d->ext.n;
     for (unsigned e = 0; e < s.at_a + s.a.regs; e++)
@@ -451,7 +453,7 @@ int sg_decode_matrix(struct sg_dec *d)
     case PTX_OP_STMATRIX: return ldst_matrix(d);
     case PTX_OP_MOVMATRIX: {
         if (!ptx_has(i, PTX_M_M8N8) || !ptx_has(i, PTX_M_TRANS))
-            return refuse(d);
+            return matrix_refuse(d);
         meet(d);
         uint32_t a = sg_source(d, &i->opnd[1], PTX_B32), t = sg_dest(d, &i->opnd[0], PTX_B32);
         struct sg_op *op = sg_emit(d, sg_movmatrix);

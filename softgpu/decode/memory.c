@@ -129,7 +129,7 @@ static unsigned lane_handler(unsigned base8, unsigned bytes)
     return base8 + (bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : 3);
 }
 
-static int load(struct sg_dec *d)
+static int memory_load(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
     const struct ptx_opnd *to = &i->opnd[0], *from = &i->opnd[1];
@@ -208,7 +208,7 @@ static int load(struct sg_dec *d)
     return 0;
 }
 
-static int store(struct sg_dec *d)
+static int memory_store(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
     const struct ptx_opnd *to = &i->opnd[0], *from = &i->opnd[1];
@@ -270,7 +270,7 @@ static int prefetch(struct sg_dec *d)
     return 0;
 }
 
-static bool commutes(enum ptx_mod m)
+static bool memory_commutes(enum ptx_mod m)
 {
     return m == PTX_M_ADD || m == PTX_M_MIN || m == PTX_M_MAX || m == PTX_M_AND || m == PTX_M_OR || m == PTX_M_XOR;
 }
@@ -308,7 +308,7 @@ static int atomic(struct sg_dec *d)
         return sg_dec_error(d, DT_E_UNSUPPORTED, "this form of %s", red ? "red" : "atom");
     bool unused = red || (n == 1 && (i->opnd[0].kind == PTX_O_SINK ||
                                      (i->opnd[0].kind == PTX_O_REG && !(d->use[i->opnd[0].reg] & SG_USE_READ))));
-    bool plain = unused && n == 1 && !flt && (bytes == 4 || bytes == 8) && commutes(m);
+    bool plain = unused && n == 1 && !flt && (bytes == 4 || bytes == 8) && memory_commutes(m);
     if (i->space != PTX_SHARED && i->space != PTX_SHARED_CLUSTER &&
         !(plain && in_common(d, m, bytes, ptx_type_is_signed(t))))
         d->c->ordered = true;
@@ -362,7 +362,7 @@ static int async(struct sg_dec *d)
     bool tx = ptx_has(i, PTX_M_COMPLETE_TX);
     if (tx != (i->nopnd > 2) || tx != (i->space != PTX_GLOBAL))
         return sg_dec_error(d, DT_E_PTX, "an mbarrier goes with shared memory and .mbarrier::complete_tx::bytes");
-    int r = i->op == PTX_OP_ST_ASYNC ? store(d) : atomic(d);
+    int r = i->op == PTX_OP_ST_ASYNC ? memory_store(d) : atomic(d);
     if (r < 0 || i->nopnd < 3)
         return r;
     struct sg_address to, bar;
@@ -511,8 +511,8 @@ int sg_decode_memory(struct sg_dec *d)
     const struct ptx_inst *i = d->i;
     switch (i->op) {
     case PTX_OP_LD:
-    case PTX_OP_LDU: return load(d);
-    case PTX_OP_ST: return store(d);
+    case PTX_OP_LDU: return memory_load(d);
+    case PTX_OP_ST: return memory_store(d);
     case PTX_OP_ATOM:
     case PTX_OP_RED: return atomic(d);
     case PTX_OP_ST_ASYNC:

@@ -70,7 +70,7 @@ static int place_vars(struct sg_module *m, struct dt_err *e)
 }
 
 /* What liveness and declarations say, before anything runs. */
-static int describe(struct sg_kernel *k, struct dt_arena *a)
+static int module_describe(struct sg_kernel *k, struct dt_arena *a)
 {
     struct ptx_function *f = k->f;
     struct sg_kernel_info *i = &k->info;
@@ -163,7 +163,7 @@ int sg_module_load(struct sg_device *d, const char *ptx, size_t len, struct sg_m
                 struct sg_kernel *k = &m->kernel[n++];
                 k->module = m;
                 k->f = m->ptx->func[i];
-                r = describe(k, &m->ptx->arena);
+                r = module_describe(k, &m->ptx->arena);
             }
     }
     if (r < 0) {

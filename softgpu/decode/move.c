@@ -23,7 +23,7 @@ static uint32_t half(struct sg_dec *d, uint32_t ref, unsigned bytes, bool hi, ui
     return to;
 }
 
-static int unpack(struct sg_dec *d, enum ptx_type t)
+static int move_unpack(struct sg_dec *d, enum ptx_type t)
 {
     const struct ptx_opnd *to = &d->i->opnd[0];
     unsigned bytes = ptx_type_bytes(t), piece = to->n ? bytes / to->n : 0;
@@ -42,7 +42,7 @@ static int unpack(struct sg_dec *d, enum ptx_type t)
     return 0;
 }
 
-static uint32_t join(struct sg_dec *d, unsigned bytes, uint32_t lo, uint32_t hi, uint32_t to)
+static uint32_t move_join(struct sg_dec *d, unsigned bytes, uint32_t lo, uint32_t hi, uint32_t to)
 {
     struct sg_op *op = sg_emit_h(d, bytes == 2   ? SG_H_PACK_u16
                                     : bytes == 4 ? SG_H_PACK_u32
@@ -65,10 +65,10 @@ static int pack(struct sg_dec *d, enum ptx_type t)
         s[e] = sg_source(d, &from->elem[e], piece_type(piece));
     uint32_t dst = sg_dest(d, &d->i->opnd[0], t);
     if (from->n == 4) {
-        s[0] = join(d, bytes / 2, s[0], s[1], sg_temp(d));
-        s[1] = join(d, bytes / 2, s[2], s[3], sg_temp(d));
+        s[0] = move_join(d, bytes / 2, s[0], s[1], sg_temp(d));
+        s[1] = move_join(d, bytes / 2, s[2], s[3], sg_temp(d));
     }
-    join(d, bytes, s[0], s[1], dst);
+    move_join(d, bytes, s[0], s[1], dst);
     return 0;
 }
 
@@ -86,7 +86,7 @@ static int mov(struct sg_dec *d)
         return 0;
     }
     if (i->opnd[0].kind == PTX_O_VEC)
-        return unpack(d, t);
+        return move_unpack(d, t);
     if (i->opnd[1].kind == PTX_O_VEC)
         return pack(d, t);
     uint32_t a = sg_source(d, &i->opnd[1], t);

@@ -69,7 +69,7 @@ static uint64_t immediate(const struct ptx_opnd *o, enum ptx_type t)
     return n < 8 && n > 0 ? v & ((1ull << (8 * n)) - 1) : v;
 }
 
-static uint32_t special(struct sg_dec *d, const struct ptx_opnd *o)
+static uint32_t operand_special(struct sg_dec *d, const struct ptx_opnd *o)
 {
     uint32_t c = o->comp > 0 ? (uint32_t)o->comp * 128 : 0;
     bool past = o->comp > 2;
@@ -158,7 +158,8 @@ uint32_t sg_source(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t)
         }
         return convert_row(d, reg_ref(d, o), sg_width((enum ptx_type)d->f->reg[o->reg].type), width);
     case PTX_O_IMM: return sg_konst(d, immediate(o, t), width >= 8);
-    case PTX_O_SREG: return convert_row(d, special(d, o), sg_width(ptx_sreg_type((enum ptx_sreg)o->sreg)), width);
+    case PTX_O_SREG:
+        return convert_row(d, operand_special(d, o), sg_width(ptx_sreg_type((enum ptx_sreg)o->sreg)), width);
     case PTX_O_VAR:
         if (sg_var_address(d, o->var, &at) < 0)
             return SG_K_ZERO64 | 1;

@@ -19,7 +19,7 @@ struct scan {
     uint8_t *writes; /* at most 2 */
 };
 
-static void touch(uint32_t reg, bool write, void *user)
+static void registers_touch(uint32_t reg, bool write, void *user)
 {
     struct scan *s = user;
     s->use[reg] |= write ? s->from[reg] == UINT32_MAX ? SG_USE_ONCE : 0 : SG_USE_READ;
@@ -36,7 +36,7 @@ static int by_start(const void *a, const void *b)
     return x->from != y->from ? (x->from < y->from ? -1 : 1) : x->reg < y->reg ? -1 : 1;
 }
 
-static uint32_t row_bytes(const struct ptx_reg *r)
+static uint32_t registers_row_bytes(const struct ptx_reg *r)
 {
     return r->type == PTX_PRED ? 4 : sg_width((enum ptx_type)r->type) * SG_LANES * (r->vec ? r->vec : 1);
 }
@@ -55,17 +55,17 @@ static bool live_ranges(const struct ptx_function *f, uint32_t *from, uint32_t *
     }
     struct scan s = {from, to, 0, use, writes};
     for (s.at = 0; s.at < f->ninst; s.at++)
-        ptx_inst_regs(&f->inst[s.at], touch, &s);
+        ptx_inst_regs(&f->inst[s.at], registers_touch, &s);
     for (uint32_t b = 0; b < cfg.nblock; b++)
         for (uint32_t w = 0; w < live.words; w++) {
             for (uint64_t m = live.in[b][w]; m; m &= m - 1) {
                 s.at = cfg.block[b].first;
-                touch(w * 64 + (uint32_t)__builtin_ctzll(m), false, &s);
+                registers_touch(w * 64 + (uint32_t)__builtin_ctzll(m), false, &s);
                 entry[w * 64 + (uint32_t)__builtin_ctzll(m)] |= b == 0;
             }
             for (uint64_t m = live.out[b][w]; m; m &= m - 1) {
                 s.at = cfg.block[b].last;
-                touch(w * 64 + (uint32_t)__builtin_ctzll(m), false, &s);
+                registers_touch(w * 64 + (uint32_t)__builtin_ctzll(m), false, &s);
             }
         }
     ptx_live_done(&live);
@@ -100,7 +100,7 @@ int sg_assign_registers(struct sg_dec *d, struct sg_fn_regs *fn)
     for (uint32_t i = 0; i < n; i++) {
         if (flow && to[i] == UINT32_MAX)
             continue; /* never used */
-        r[count++] = (struct range){i, flow ? from[i] : 0, flow ? to[i] : UINT32_MAX, row_bytes(&f->reg[i])};
+        r[count++] = (struct range){i, flow ? from[i] : 0, flow ? to[i] : UINT32_MAX, registers_row_bytes(&f->reg[i])};
     }
     if (count)
         qsort(r, count, sizeof *r, by_start);

@@ -3,7 +3,7 @@
  */
 #include "softgpu/decode/decode-priv.h"
 
-static enum sg_video_kind kind_of(const struct ptx_inst *i)
+static enum sg_video_kind video_kind_of(const struct ptx_inst *i)
 {
     switch (i->op) {
     case PTX_OP_VADD2:
@@ -42,7 +42,7 @@ int sg_decode_video(struct sg_dec *d)
     op->a = a;
     op->b = b;
     op->c = c;
-    op->sub = (uint8_t)kind_of(i);
+    op->sub = (uint8_t)video_kind_of(i);
     op->imm = (int64_t)imm;
     return 0;
 }

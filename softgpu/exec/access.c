@@ -186,7 +186,7 @@ static bool raced(const struct touch *t, const struct sg_shadow *s, uint64_t at,
 }
 
 /* What is at `at`, a byte or a word, is touched; does that race with what was there before? */
-static inline bool touch(const struct touch *t, struct sg_shadow *s, uint64_t at)
+static inline bool access_touch(const struct touch *t, struct sg_shadow *s, uint64_t at)
 {
     const struct sg_cluster *cl = t->w->blk->cl;
     bool read_before = s->reader && ordered(cl, s->reader, s->rphase, t->behind);
@@ -248,7 +248,7 @@ void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_ra
         struct sg_shadow *s = &r->shadow[at / 4];
         next = at / 4 * 4 + 4 < end ? at / 4 * 4 + 4 : end;
         if (next - at == 4 && !s->split) {
-            if (touch(&t, s, r->base + at))
+            if (access_touch(&t, s, r->base + at))
                 return;
             continue;
         }
@@ -258,7 +258,7 @@ void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_ra
             r->bytes[at / 4 * 4 + k] = *s;
         s->split = 1;
         for (; at < next; at++)
-            if (touch(&t, &r->bytes[at], r->base + at))
+            if (access_touch(&t, &r->bytes[at], r->base + at))
                 return;
     }
 }
@@ -270,7 +270,7 @@ static bool is_global(const struct sg_op *op, uint64_t addr)
            (op->space == PTX_GENERIC && !(addr >> SG_WINDOW_SHIFT));
 }
 
-static void get(struct sg_warp *w, unsigned bytes, uint32_t ref, unsigned lane, uint8_t *p);
+static void access_get(struct sg_warp *w, unsigned bytes, uint32_t ref, unsigned lane, uint8_t *p);
 
 /* Lanes of a store, one for each place. Lanes that store to one place must store the same: else a race is reported, and
  * 0 returned. */
@@ -287,8 +287,8 @@ static uint32_t places(struct sg_warp *w, const struct sg_op *op, uint8_t *const
             for (unsigned e = 0; e < op->n; e++) {
                 uint32_t ref = op->n == 1 ? op->b : w->code->ext[op->x + e];
                 uint8_t x[16], y[16];
-                get(w, op->size, ref, l, x);
-                get(w, op->size, ref, k, y);
+                access_get(w, op->size, ref, l, x);
+                access_get(w, op->size, ref, k, y);
                 if (memcmp(x, y, op->size) && !sg_check_same_place(w, op, k, l, at[l] + e * op->size, op->size))
                     return 0;
             }
@@ -335,7 +335,7 @@ static bool resolve_all(struct sg_warp *w, const struct sg_op *op, unsigned byte
     return true;
 }
 
-static void put(struct sg_warp *w, const struct sg_op *op, uint32_t ref, unsigned lane, const uint8_t *p)
+static void access_put(struct sg_warp *w, const struct sg_op *op, uint32_t ref, unsigned lane, const uint8_t *p)
 {
     unsigned bytes = op->size;
     if (bytes == 16) {
@@ -353,7 +353,7 @@ static void put(struct sg_warp *w, const struct sg_op *op, uint32_t ref, unsigne
         SG_P(uint32_t, ref)[lane] = (uint32_t)v & (op->type == 2 ? 0xFFFFu : SG_ALL);
 }
 
-static void get(struct sg_warp *w, unsigned bytes, uint32_t ref, unsigned lane, uint8_t *p)
+static void access_get(struct sg_warp *w, unsigned bytes, uint32_t ref, unsigned lane, uint8_t *p)
 {
     if (bytes == 16) {
         memcpy(p, &SG_P(uint64_t, ref)[lane], 8);
@@ -374,7 +374,7 @@ const struct sg_op *sg_load_slow(struct sg_warp *w, const struct sg_op *op)
         uint32_t ref = op->n == 1 ? op->d : w->code->ext[op->x + e];
         for (uint32_t m = w->mask; m; m &= m - 1) {
             unsigned l = (unsigned)__builtin_ctz(m);
-            put(w, op, ref, l, at[l] + e * op->size);
+            access_put(w, op, ref, l, at[l] + e * op->size);
         }
     }
     return op + 1;
@@ -389,7 +389,7 @@ const struct sg_op *sg_store_slow(struct sg_warp *w, const struct sg_op *op)
         uint32_t ref = op->n == 1 ? op->b : w->code->ext[op->x + e];
         for (uint32_t m = w->mask; m; m &= m - 1) {
             unsigned l = (unsigned)__builtin_ctz(m);
-            get(w, op->size, ref, l, at[l] + e * op->size);
+            access_get(w, op->size, ref, l, at[l] + e * op->size);
         }
     }
     return op + 1;
@@ -544,10 +544,10 @@ const struct sg_op *sg_atomic(struct sg_warp *w, const struct sg_op *op)
             uint32_t d = n == 1 ? op->d : ext[1 + e], s = n == 1 ? op->b : ext[1 + n + e];
             uint8_t old[16], b[16], c[16], r[16];
             memcpy(old, at[l] + e * op->size, op->size);
-            get(w, op->size, s, l, b);
+            access_get(w, op->size, s, l, b);
             if (op->size == 16) { /* exch and cas of b128 */
                 if (op->sub + PTX_M_ADD == PTX_M_CAS)
-                    get(w, 16, ext[0], l, c);
+                    access_get(w, 16, ext[0], l, c);
                 memcpy(r, op->sub + PTX_M_ADD == PTX_M_EXCH ? b : !memcmp(old, b, 16) ? c : old, 16);
             } else {
                 uint64_t vo = 0, vb = 0, vc = 0;
@@ -558,14 +558,14 @@ const struct sg_op *sg_atomic(struct sg_warp *w, const struct sg_op *op)
                     continue;
                 }
                 if (op->sub + PTX_M_ADD == PTX_M_CAS) {
-                    get(w, op->size, ext[0], l, c);
+                    access_get(w, op->size, ext[0], l, c);
                     memcpy(&vc, c, op->size);
                 }
                 uint64_t v = sg_atomic_value(op, vo, vb, vc, is_global(op, sg_address(w, op, l)));
                 memcpy(r, &v, op->size);
             }
             if (!(op->flags & SG_NO_RESULT))
-                put(w, op, d, l, old);
+                access_put(w, op, d, l, old);
             memcpy(at[l] + e * op->size, r, op->size);
         }
     }

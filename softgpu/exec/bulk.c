@@ -111,7 +111,8 @@ void sg_bulk_reduce(const struct sg_warp *w, const struct sg_op *op, uint8_t *to
     }
 }
 
-static bool aligned(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t from, uint64_t to, uint32_t n)
+static bool bulk_aligned(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t from, uint64_t to,
+                         uint32_t n)
 {
     if (!((from | to | n) % 16))
         return true;
@@ -131,7 +132,7 @@ static bool copy(struct sg_warp *w, const struct sg_op *op, unsigned lane)
              bytes = ext[SG_BULK_BYTES] == SG_NONE ? 0xFFFF : SG_P(uint32_t, ext[SG_BULK_BYTES])[lane];
     uint64_t src = sg_address(w, &from, lane), dst[SG_MAX_CLUSTER] = {sg_address(w, &to, lane)}, signal[SG_MAX_CLUSTER];
     int targets = 1;
-    if (!aligned(w, op, lane, src, dst[0], n))
+    if (!bulk_aligned(w, op, lane, src, dst[0], n))
         return false;
     if (!group && (targets = sg_bulk_targets(w, op, lane, dst[0], sg_address(w, &bar, lane), dst, signal)) < 0)
         return false;
@@ -172,7 +173,7 @@ const struct sg_op *sg_bulk_prefetch(struct sg_warp *w, const struct sg_op *op)
         unsigned l = (unsigned)__builtin_ctz(m);
         uint64_t at = sg_address(w, &from, l);
         uint32_t n = SG_P(uint32_t, w->code->ext[op->x + SG_BULK_SIZE])[l];
-        if (!aligned(w, op, l, at, 0, n))
+        if (!bulk_aligned(w, op, l, at, 0, n))
             return NULL;
         if (!sg_fetch_bulk(w->wk, at, n)) {
             sg_fault_at(w, op, DT_E_BOUNDS, l, at, n,

@@ -36,7 +36,7 @@ void sg_calls_free(struct sg_warp *w)
     w->calls = NULL;
 }
 
-static uint8_t *place(const struct sg_warp *w, unsigned lane, uint32_t at, uint64_t fp)
+static uint8_t *call_place(const struct sg_warp *w, unsigned lane, uint32_t at, uint64_t fp)
 {
     return w->local + lane * w->local_bytes + (at & ~SG_IN_FRAME) + (at & SG_IN_FRAME ? fp : 0);
 }
@@ -49,7 +49,7 @@ static size_t saved_bytes(const uint32_t *rows)
     return (n + 7) & ~(size_t)7;
 }
 
-static bool push(struct sg_warp *w, const struct sg_op *op, unsigned lane, const uint32_t *rows, uint64_t fp)
+static bool call_push(struct sg_warp *w, const struct sg_op *op, unsigned lane, const uint32_t *rows, uint64_t fp)
 {
     struct sg_calls *s = &w->calls[lane];
     size_t n = saved_bytes(rows);
@@ -98,11 +98,12 @@ const struct sg_op *sg_call(struct sg_warp *w, const struct sg_op *op)
             w->wk->f.kind = "stack";
             return NULL;
         }
-        if (!push(w, op, l, rows, old))
+        if (!call_push(w, op, l, rows, old))
             return NULL;
-        memset(place(w, l, SG_IN_FRAME, new), 0xFF, x[1]);
+        memset(call_place(w, l, SG_IN_FRAME, new), 0xFF, x[1]);
         for (uint32_t k = 0; k < x[2]; k++)
-            memcpy(place(w, l, x[5 + 3 * k] | SG_IN_FRAME, new), place(w, l, x[4 + 3 * k], old), x[6 + 3 * k]);
+            memcpy(call_place(w, l, x[5 + 3 * k] | SG_IN_FRAME, new), call_place(w, l, x[4 + 3 * k], old),
+                   x[6 + 3 * k]);
         fp[l] = new;
     }
     return op + op->imm;
@@ -140,7 +141,7 @@ const struct sg_op *sg_return(struct sg_warp *w, const struct sg_op *op)
         }
         const uint32_t *x = w->code->ext + old.call->x, *result = x + 4 + 3 * x[2];
         for (uint32_t k = 0; k < x[3]; k++)
-            memmove(place(w, l, result[3 * k], old.fp), place(w, l, result[3 * k + 1] | SG_IN_FRAME, fp[l]),
+            memmove(call_place(w, l, result[3 * k], old.fp), call_place(w, l, result[3 * k + 1] | SG_IN_FRAME, fp[l]),
                     result[3 * k + 2]);
         fp[l] = old.fp;
         sg_park(w, old.call + 1, 1u << l, SG_F_RUN, 0);

@@ -46,7 +46,7 @@ const char *sg_cluster_shape(const struct sg_launch *l, uint32_t ret[3], bool *r
     return NULL;
 }
 
-static void fill(uint8_t *row, uint32_t v)
+static void cluster_fill(uint8_t *row, uint32_t v)
 {
     for (unsigned l = 0; l < SG_LANES; l++)
         ((uint32_t *)(void *)row)[l] = v;
@@ -55,15 +55,15 @@ static void fill(uint8_t *row, uint32_t v)
 void sg_cluster_konst(const struct sg_run *run, uint8_t *konst)
 {
     for (unsigned i = 0; i < 3; i++) {
-        fill(konst + SG_K_NCLUSTERID + i * 128, run->l->grid[i] / run->cluster[i]);
-        fill(konst + SG_K_CLUSTER_NCTAID + i * 128, run->cluster[i]);
+        cluster_fill(konst + SG_K_NCLUSTERID + i * 128, run->l->grid[i] / run->cluster[i]);
+        cluster_fill(konst + SG_K_CLUSTER_NCTAID + i * 128, run->cluster[i]);
     }
-    fill(konst + SG_K_CLUSTER_SIZE, run->cluster_size);
+    cluster_fill(konst + SG_K_CLUSTER_SIZE, run->cluster_size);
     *(uint32_t *)(void *)(konst + SG_K_EXPLICIT_CLUSTER) = run->explicit_cluster ? SG_ALL : 0;
 }
 
 /* Where block `rank` lies in its cluster: x fastest (PTX §10, %cluster_ctarank). */
-static void place(const uint32_t cluster[3], uint32_t rank, uint32_t ret[3])
+static void cluster_place(const uint32_t cluster[3], uint32_t rank, uint32_t ret[3])
 {
     ret[0] = rank % cluster[0];
     ret[1] = rank / cluster[0] % cluster[1];
@@ -75,7 +75,7 @@ uint64_t sg_cluster_block(const struct sg_run *run, uint64_t i, uint32_t rank)
     const uint32_t *grid = run->l->grid, *c = run->cluster;
     uint64_t x = grid[0] / c[0], y = grid[1] / c[1];
     uint32_t in[3];
-    place(c, rank, in);
+    cluster_place(c, rank, in);
     return (i % x * c[0] + in[0]) +
            (uint64_t)grid[0] * ((i / x % y * c[1] + in[1]) + (uint64_t)grid[1] * (i / x / y * c[2] + in[2]));
 }
@@ -84,12 +84,12 @@ void sg_cluster_block_konst(const struct sg_block *b)
 {
     const uint32_t *c = b->wk->run->cluster;
     uint32_t in[3];
-    place(c, b->rank, in);
+    cluster_place(c, b->rank, in);
     for (unsigned i = 0; i < 3; i++) {
-        fill(b->konst + SG_BLOCK_CLUSTERID + i * 128, b->id[i] / c[i]);
-        fill(b->konst + SG_BLOCK_CLUSTER_CTAID + i * 128, in[i]);
+        cluster_fill(b->konst + SG_BLOCK_CLUSTERID + i * 128, b->id[i] / c[i]);
+        cluster_fill(b->konst + SG_BLOCK_CLUSTER_CTAID + i * 128, in[i]);
     }
-    fill(b->konst + SG_BLOCK_CLUSTER_RANK, b->rank);
+    cluster_fill(b->konst + SG_BLOCK_CLUSTER_RANK, b->rank);
 }
 
 /* ---- distributed shared memory ----------------------------------------------------------------------------------- */

@@ -29,7 +29,7 @@ static void read_source(const struct sg_warp *w, const struct sg_op *op, uint32_
     }
 }
 
-static inline uint32_t members(const struct sg_warp *w, const struct sg_op *op, unsigned l)
+static inline uint32_t collective_members(const struct sg_warp *w, const struct sg_op *op, unsigned l)
 {
     uint32_t ref = w->code->ext[op->x];
     return ref == SG_NONE ? SG_ALL : SG_P(uint32_t, ref)[l];
@@ -103,7 +103,7 @@ static void apply(struct sg_warp *w, const struct sg_op *op, const struct source
     uint32_t last_group = 0, last_value = 0; /* lanes of a warp mostly share one member mask */
     for (uint32_t m = w->mask; m; m &= m - 1) {
         unsigned l = (unsigned)__builtin_ctz(m), j;
-        uint32_t group = members(w, op, l) & part;
+        uint32_t group = collective_members(w, op, l) & part;
         switch (op->sub) {
         case SG_SYNC: return;
         case SG_SHFL_UP:
@@ -161,7 +161,7 @@ static uint32_t satisfied(const struct sg_warp *w, const struct sg_op *op, uint3
     uint32_t ok = 0;
     for (uint32_t m = lanes; m; m &= m - 1) {
         unsigned l = (unsigned)__builtin_ctz(m);
-        if (!(members(w, op, l) & w->alive & ~mask))
+        if (!(collective_members(w, op, l) & w->alive & ~mask))
             ok |= 1u << l;
     }
     return ok;
@@ -173,7 +173,7 @@ static bool check_sync(struct sg_warp *w, const struct sg_op *op, uint32_t lanes
     if (!w->wk->check || op->sub != SG_SYNC || !op->rnd || !(w->wk->run->l->checks & SG_CHECK_RACE))
         return true;
     while (lanes) {
-        uint32_t group = members(w, op, (unsigned)__builtin_ctz(lanes)) & lanes;
+        uint32_t group = collective_members(w, op, (unsigned)__builtin_ctz(lanes)) & lanes;
         if (!sg_clock_warp(w, op, group | (lanes & (0u - lanes))))
             return false;
         lanes &= ~group & (lanes - 1);

@@ -71,8 +71,8 @@ static unsigned per_register(enum ptx_type t)
 }
 
 /* Where element e of register r of a lane lies: the formula of the head comment. */
-static inline void place(const struct sg_fragment *f, unsigned lane, unsigned r, unsigned e, unsigned *row,
-                         unsigned *col)
+static inline void matrix_place(const struct sg_fragment *f, unsigned lane, unsigned r, unsigned e, unsigned *row,
+                                unsigned *col)
 {
     unsigned per = f->per, g = lane >> 2, q = lane & 3;
     if (f->role == SG_MAT_C) {
@@ -106,7 +106,7 @@ bool sg_fragment_table(struct dt_arena *arena, struct sg_fragment *f)
         for (unsigned e = 0; e < f->per; e++)
             for (unsigned l = 0; l < SG_LANES; l++) {
                 unsigned row, col;
-                place(f, l, r, e, &row, &col);
+                matrix_place(f, l, r, e, &row, &col);
                 *at++ = (uint16_t)(row * f->cols + col);
             }
     return true;
@@ -386,7 +386,7 @@ const struct sg_op *sg_wmma_store(struct sg_warp *w, const struct sg_op *op) { r
 /* ---- ldmatrix, stmatrix: n matrices of 8 x 8 of 16 bits; row i of matrix j is 16 bytes at the address of lane 8 * j +
  * i. Register j of a lane holds the elements (g, 2q) and (g, 2q + 1) of matrix j; with .trans (2q, g) and (2q + 1,
  * g). */
-static bool rows(struct sg_warp *w, const struct sg_op *op, bool write, uint8_t *at[SG_LANES])
+static bool matrix_rows(struct sg_warp *w, const struct sg_op *op, bool write, uint8_t *at[SG_LANES])
 {
     if (op->space == PTX_SHARED && !(op->flags & SG_A64)) {
         const uint32_t *a = SG_P(uint32_t, op->a), off = (uint32_t)op->imm;
@@ -443,7 +443,7 @@ void sg_turn(const uint8_t *const row[8], uint32_t *out)
 const struct sg_op *sg_ldmatrix(struct sg_warp *w, const struct sg_op *op)
 {
     uint8_t *at[SG_LANES];
-    if (!sg_whole_warp(w, op) || !rows(w, op, false, at))
+    if (!sg_whole_warp(w, op) || !matrix_rows(w, op, false, at))
         return NULL;
     for (unsigned j = 0; j < op->n; j++) {
         uint32_t *d = SG_P(uint32_t, w->code->ext[op->x + j]);
@@ -459,7 +459,7 @@ const struct sg_op *sg_ldmatrix(struct sg_warp *w, const struct sg_op *op)
 const struct sg_op *sg_stmatrix(struct sg_warp *w, const struct sg_op *op)
 {
     uint8_t *at[SG_LANES];
-    if (!sg_whole_warp(w, op) || !rows(w, op, true, at))
+    if (!sg_whole_warp(w, op) || !matrix_rows(w, op, true, at))
         return NULL;
     for (unsigned j = 0; j < op->n; j++) {
         const uint32_t *v = SG_P(uint32_t, w->code->ext[op->x + j]);

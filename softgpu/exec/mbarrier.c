@@ -30,7 +30,7 @@ struct object {
     int32_t tx;
 };
 
-static struct object unpack(uint64_t v)
+static struct object mbarrier_unpack(uint64_t v)
 {
     return (struct object){(uint32_t)v & COUNT_MAX, (uint32_t)(v >> COUNT_BITS) & COUNT_MAX, v >> (2 * COUNT_BITS) & 1,
                            (int32_t)((int64_t)(v << 2) >> (2 * COUNT_BITS + 3))};
@@ -66,7 +66,7 @@ static bool update(struct sg_warp *w, const struct sg_op *op, unsigned lane, uin
 {
     uint64_t v;
     memcpy(&v, p, 8);
-    struct object o = unpack(v);
+    struct object o = mbarrier_unpack(v);
     if (!valid(w, op, lane, v))
         return false;
     if (arrive > o.pending || (drop && arrive > o.expected)) {
@@ -101,7 +101,7 @@ bool sg_mbarrier_complete(struct sg_warp *w, const struct sg_op *op, unsigned la
 
 /* The checking modes' view of an operation that is about to happen: an atomic one on the object but for init and inval,
  * which are writes. */
-static bool checked(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint8_t *p)
+static bool mbarrier_checked(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint8_t *p)
 {
     /* cp.async.mbarrier.arrive, st.async, red.async */
     bool ends = op->sub == SG_MB_INIT || op->sub == SG_MB_INVAL, copies = op->n == 2;
@@ -127,11 +127,11 @@ const struct sg_op *sg_mbarrier(struct sg_warp *w, const struct sg_op *op)
         uint8_t *p = resolve(w, op, l, sg_address(w, op, l));
         if (!p)
             return NULL;
-        if (w->wk->check && !checked(w, op, l, p))
+        if (w->wk->check && !mbarrier_checked(w, op, l, p))
             return NULL;
         uint64_t old, b = op->b == SG_NONE ? 1 : token ? SG_P(uint64_t, op->b)[l] : SG_P(uint32_t, op->b)[l];
         memcpy(&old, p, 8);
-        struct object o = unpack(old);
+        struct object o = mbarrier_unpack(old);
         switch (op->sub) {
         case SG_MB_INIT:
             if (!b || b > COUNT_MAX)
@@ -162,10 +162,10 @@ const struct sg_op *sg_mbarrier(struct sg_warp *w, const struct sg_op *op)
         case SG_MB_PARITY:
             if (!valid(w, op, l, old))
                 return NULL;
-            if (w->wk->check && (token ? unpack(b).phase : (uint32_t)b & 1) != o.phase &&
+            if (w->wk->check && (token ? mbarrier_unpack(b).phase : (uint32_t)b & 1) != o.phase &&
                 !sg_clock_mbarrier(w, op, l, p, SG_ME_WAITED))
                 return NULL;
-            yes |= (uint32_t)((token ? unpack(b).phase : (uint32_t)b & 1) != o.phase) << l;
+            yes |= (uint32_t)((token ? mbarrier_unpack(b).phase : (uint32_t)b & 1) != o.phase) << l;
             break;
         default: break; /* cp.async.mbarrier.arrive: the address was checked */
         }
@@ -187,7 +187,7 @@ const struct sg_op *sg_mbarrier_count(struct sg_warp *w, const struct sg_op *op)
 {
     for (uint32_t m = w->mask; m; m &= m - 1) {
         unsigned l = (unsigned)__builtin_ctz(m);
-        SG_P(uint32_t, op->d)[l] = unpack(SG_P(uint64_t, op->a)[l]).pending;
+        SG_P(uint32_t, op->d)[l] = mbarrier_unpack(SG_P(uint64_t, op->a)[l]).pending;
     }
     return op + 1;
 }

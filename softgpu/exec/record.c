@@ -62,7 +62,7 @@ static void *out_of_memory(struct sg_warp *w)
 }
 
 /* The bitmap of a plane of a range; NULL: memory is out. */
-static struct sg_touch_map *map_of(struct sg_warp *w, uint32_t range, uint32_t plane)
+static struct sg_touch_map *record_map_of(struct sg_warp *w, uint32_t range, uint32_t plane)
 {
     const struct dovetail_recorder *r = w->wk->run->l->record;
     struct sg_block *b = w->blk;
@@ -79,7 +79,7 @@ static struct sg_touch_map *map_of(struct sg_warp *w, uint32_t range, uint32_t p
     return m;
 }
 
-static inline void mark(struct sg_touch_map *m, uint64_t at, uint64_t n)
+static inline void record_mark(struct sg_touch_map *m, uint64_t at, uint64_t n)
 {
     while (n) {
         uint64_t k = n < 64 - at % 64 ? n : 64 - at % 64;
@@ -100,7 +100,7 @@ static void record(struct sg_warp *w, const struct dovetail_touch_site *site, ui
     const uint64_t key = x->base - x->base % 32 - off, n = site->bytes >> r->shift;
     unsigned planes = 0;
     for (uint32_t p = site->planes; p; p &= p - 1)
-        if (!(map[planes++] = map_of(w, number, (uint32_t)__builtin_ctz(p))))
+        if (!(map[planes++] = record_map_of(w, number, (uint32_t)__builtin_ctz(p))))
             return;
     uint64_t same = 0, line = 0;
     for (unsigned l = 0; l < SG_LANES && lanes == SG_ALL; l++) {
@@ -111,7 +111,7 @@ static void record(struct sg_warp *w, const struct dovetail_touch_site *site, ui
     uint64_t low = (a[0] + off) % site->bytes, at = (a[0] - key) >> r->shift;
     if (lanes == SG_ALL && !low && (!same || !line)) {
         for (unsigned p = 0; p < planes; p++)
-            mark(map[p], at, same ? n * SG_LANES : n);
+            record_mark(map[p], at, same ? n * SG_LANES : n);
         return;
     }
     uint64_t from = 0, to = 0;
@@ -123,11 +123,11 @@ static void record(struct sg_warp *w, const struct dovetail_touch_site *site, ui
             continue;
         }
         for (unsigned p = 0; p < planes && to > from; p++)
-            mark(map[p], from, to - from);
+            record_mark(map[p], from, to - from);
         from = at, to = end;
     }
     for (unsigned p = 0; p < planes; p++)
-        mark(map[p], from, to - from);
+        record_mark(map[p], from, to - from);
 }
 
 static const struct sg_op *stray(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t addr,
@@ -192,8 +192,8 @@ const struct sg_op *sg_touch(struct sg_warp *w, const struct sg_op *op)
 }
 
 /* The runs of set bits of a map, as bytes of its range; the bits are cleared. False: memory is out. */
-static bool take(const struct dovetail_recorder *r, const struct dovetail_touch_range *x, struct sg_touch_map *m,
-                 struct sg_runs *runs)
+static bool record_take(const struct dovetail_recorder *r, const struct dovetail_touch_range *x, struct sg_touch_map *m,
+                        struct sg_runs *runs)
 {
     const uint64_t words = words_of(r, x), pad = x->base % 32;
     runs->n = 0;
@@ -240,7 +240,7 @@ void sg_record_block(struct sg_block *b)
             struct sg_touch_map *m = &b->touched[(size_t)x * r->nplane + p];
             if (!m->bits)
                 continue;
-            if (!take(r, &r->range[x], m, &b->wk->runs)) {
+            if (!record_take(r, &r->range[x], m, &b->wk->runs)) {
                 __atomic_store_n(&run->stop, 3, __ATOMIC_RELAXED);
                 return;
             }

@@ -122,7 +122,7 @@ static double approximate(unsigned kind, double x)
 }
 
 /* ---- one float operation, correctly rounded into type t (f32, f16, bf16) ----------------------------------------- */
-static double value(uint64_t bits, enum ptx_type t)
+static double slow_value(uint64_t bits, enum ptx_type t)
 {
     switch (t) {
     case PTX_F32: return (double)sg_float((uint32_t)bits);
@@ -144,7 +144,7 @@ static uint64_t minmax(uint64_t a, uint64_t b, enum ptx_type t, unsigned rnd, bo
     uint64_t nan = t == PTX_F64 ? SG_NAN64 : t == PTX_F32 ? SG_NAN32 : SG_NAN16;
     if (rnd & SG_XORSIGN)
         a &= ~top, b &= ~top;
-    double x = value(a, t), y = value(b, t);
+    double x = slow_value(a, t), y = slow_value(b, t);
     uint64_t r;
     if (x != x || y != y) {
         if (rnd & SG_NANP || (x != x && y != y))
@@ -170,7 +170,7 @@ uint64_t sg_slow_one(const struct sg_op *op, uint64_t a, uint64_t b, uint64_t c,
         c = c & 0x7C00 ? c : c & 0x8000;
     }
     uint64_t top = t == PTX_F64 ? 1ull << 63 : t == PTX_F32 ? 1u << 31 : 1u << 15;
-    double x = value(a, t), y = value(b, t), z = value(c, t), r;
+    double x = slow_value(a, t), y = slow_value(b, t), z = slow_value(c, t), r;
     switch (op->sub) {
     case SG_S_MIN: return minmax(a, b, t, rnd, false);
     case SG_S_MAX: return minmax(a, b, t, rnd, true);
@@ -288,7 +288,7 @@ const struct sg_op *sg_testp(struct sg_warp *w, const struct sg_op *op)
     uint32_t r = 0;
     for (uint32_t m = w->mask; m; m &= m - 1) {
         unsigned l = (unsigned)__builtin_ctz(m);
-        double x = value(sg_get_lane(w, op->a, (enum ptx_type)op->type, l), (enum ptx_type)op->type);
+        double x = slow_value(sg_get_lane(w, op->a, (enum ptx_type)op->type, l), (enum ptx_type)op->type);
         bool nan = x != x, inf = !nan && x - x != 0,
              normal = fabs(x) >= (op->type == PTX_F32 ? 0x1p-126 : 0x1p-1022) && !nan && !inf, yes;
         switch (op->sub) {

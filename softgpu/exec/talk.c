@@ -147,7 +147,7 @@ static bool wait_for(struct sg_talker *t, const struct flag *f)
     return dt_push(&t->wait, (struct sg_talk_wait){flag, n});
 }
 
-static bool signal(struct sg_talker *t, struct flag *f)
+static bool talk_signal(struct sg_talker *t, struct flag *f)
 {
     uint32_t me = (uint32_t)t->block.n - 1, depth = t->block.p[me].depth;
     const struct signal *last = f->signal.n ? &f->signal.p[f->signal.n - 1] : NULL;
@@ -164,13 +164,13 @@ void sg_talk_access(struct sg_warp *w, unsigned sem, const uint64_t *addr, uint3
     for (uint32_t m = t->lost ? 0 : mask; m; m &= m - 1) {
         struct flag *f = flag_at(t, addr[__builtin_ctz(m)]);
         if (!f || (how != SG_WRITE && sem & SG_SEM_ACQUIRE && !wait_for(t, f)) ||
-            (how != SG_READ && sem & SG_SEM_RELEASE && !signal(t, f)))
+            (how != SG_READ && sem & SG_SEM_RELEASE && !talk_signal(t, f)))
             t->lost = true;
     }
 }
 
 /* ---- from the run to the record ---------------------------------------------------------------------------------- */
-static void sum(struct sg_stats *to, const struct sg_stats *x)
+static void talk_sum(struct sg_stats *to, const struct sg_stats *x)
 {
     to->instructions += x->instructions, to->fp32 += x->fp32, to->fp64 += x->fp64, to->integer += x->integer,
         to->sfu += x->sfu;
@@ -221,7 +221,7 @@ uint32_t sg_talk_finish(const struct sg_worker *wk, const struct sg_stats *all)
             part[npart++].first = k;
         }
         part[npart - 1].blocks++;
-        sum(&part[npart - 1].stats, &t->block.p[k].stats);
+        talk_sum(&part[npart - 1].stats, &t->block.p[k].stats);
         wait_at[k] = t->block.p[k].wait_at;
     }
     for (uint32_t k = 0; k < npart && ok; k++)

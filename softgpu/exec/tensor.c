@@ -143,7 +143,7 @@ static uint8_t *tensor_span(struct sg_warp *w, const struct sg_op *part, unsigne
     return NULL;
 }
 
-static bool load(struct sg_warp *w, const struct sg_op *op, unsigned lane)
+static bool tensor_load(struct sg_warp *w, const struct sg_op *op, unsigned lane)
 {
     struct ptx_tensormap m;
     int32_t coord[5];
@@ -184,7 +184,7 @@ static bool load(struct sg_warp *w, const struct sg_op *op, unsigned lane)
     return n >= 0;
 }
 
-static bool store(struct sg_warp *w, const struct sg_op *op, unsigned lane)
+static bool tensor_store(struct sg_warp *w, const struct sg_op *op, unsigned lane)
 {
     struct ptx_tensormap m;
     int32_t coord[5];
@@ -229,7 +229,7 @@ static bool store(struct sg_warp *w, const struct sg_op *op, unsigned lane)
 const struct sg_op *sg_tensor_load(struct sg_warp *w, const struct sg_op *op)
 {
     for (uint32_t m = w->mask; m; m &= m - 1)
-        if (!load(w, op, (unsigned)__builtin_ctz(m)))
+        if (!tensor_load(w, op, (unsigned)__builtin_ctz(m)))
             return NULL;
     return op + 1;
 }
@@ -237,7 +237,7 @@ const struct sg_op *sg_tensor_load(struct sg_warp *w, const struct sg_op *op)
 const struct sg_op *sg_tensor_store(struct sg_warp *w, const struct sg_op *op)
 {
     for (uint32_t m = w->mask; m; m &= m - 1)
-        if (!store(w, op, (unsigned)__builtin_ctz(m)))
+        if (!tensor_store(w, op, (unsigned)__builtin_ctz(m)))
             return NULL;
     return op + 1;
 }

@@ -28,7 +28,7 @@ static bool new_map(struct sg_worker *wk, const struct sg_range *r, struct sg_ma
 }
 
 /* Sectors [s, s + n), counted from the allocation's first. */
-static inline void mark(struct sg_worker *wk, const struct sg_range *r, bool write, uint64_t s, uint64_t n)
+static inline void track_mark(struct sg_worker *wk, const struct sg_range *r, bool write, uint64_t s, uint64_t n)
 {
     if (!wk->map)
         return;
@@ -51,11 +51,11 @@ void sg_track_range(struct sg_warp *w, const struct sg_op *op, const struct sg_r
     struct sg_worker *wk = w->wk;
     if (how != SG_WRITE) {
         wk->sectors[0] += n;
-        mark(wk, r, false, s, n);
+        track_mark(wk, r, false, s, n);
     }
     if (how != SG_READ) {
         wk->sectors[1] += n;
-        mark(wk, r, true, s, n);
+        track_mark(wk, r, true, s, n);
     }
     if (wk->race) {
         uint64_t step = (uint64_t)op->size * op->n;
@@ -98,9 +98,9 @@ void sg_track_lanes(struct sg_warp *w, const struct sg_op *op, const uint64_t *a
         for (uint64_t k = s; k <= e; k++)
             n += first_time(wk, k);
         if (how != SG_WRITE)
-            mark(wk, r, false, s - (r->base >> 5), e - s + 1);
+            track_mark(wk, r, false, s - (r->base >> 5), e - s + 1);
         if (how != SG_READ)
-            mark(wk, r, true, s - (r->base >> 5), e - s + 1);
+            track_mark(wk, r, true, s - (r->base >> 5), e - s + 1);
         if (wk->race)
             sg_race_check(w, op, r, l, lo, bytes, how);
     }
@@ -172,14 +172,14 @@ void sg_track_halves(struct sg_warp *w, const struct sg_op *op, const struct sg_
         if (how == (write ? SG_READ : SG_WRITE))
             continue;
         wk->sectors[write] += n;
-        mark(wk, r, write, a0, a1 - a0 + 1);
-        mark(wk, r, write, b0, b1 - b0 + 1);
+        track_mark(wk, r, write, a0, a1 - a0 + 1);
+        track_mark(wk, r, write, b0, b1 - b0 + 1);
     }
 }
 
 /* Prefetched sectors stay so until a launch reads or writes them, or the memory goes; the map belongs to the
  * allocation, all CPU threads mark in it. */
-static void fetch(struct sg_worker *wk, const struct sg_alloc *a, uint64_t from, uint64_t to)
+static void track_fetch(struct sg_worker *wk, const struct sg_alloc *a, uint64_t from, uint64_t to)
 {
     if (from < a->base)
         from = a->base;
@@ -201,7 +201,7 @@ const struct sg_op *sg_prefetch(struct sg_warp *w, const struct sg_op *op)
         if (!a)
             a = sg_mem_search(run->alloc, run->nrange, at + 127);
         if (a)
-            fetch(w->wk, a, at, at + 128);
+            track_fetch(w->wk, a, at, at + 128);
     }
     return op + 1;
 }
@@ -212,7 +212,7 @@ bool sg_fetch_bulk(struct sg_worker *wk, uint64_t at, uint32_t bytes)
     const struct sg_alloc *a = bytes ? sg_mem_search(run->alloc, run->nrange, at) : NULL;
     bool inside = a && bytes <= a->end - at;
     if (inside && wk->map)
-        fetch(wk, a, at, at + bytes);
+        track_fetch(wk, a, at, at + bytes);
     return inside || !bytes;
 }
 

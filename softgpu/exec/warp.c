@@ -32,7 +32,7 @@ void sg_park(struct sg_warp *w, const struct sg_op *op, uint32_t mask, enum sg_f
 }
 
 /* Take fragment i as the running one, with every other runnable one at the same place. */
-static const struct sg_op *take(struct sg_warp *w, uint32_t i)
+static const struct sg_op *warp_take(struct sg_warp *w, uint32_t i)
 {
     const struct sg_op *op = w->frag[i].op;
     uint32_t mask = 0;
@@ -87,7 +87,7 @@ const struct sg_op *sg_switch(struct sg_warp *w, const struct sg_op *bb)
         return bb;
     w->spin = false;
     sg_park(w, bb, w->mask, SG_F_RUN, 0);
-    return take(w, next);
+    return warp_take(w, next);
 }
 
 const struct sg_op *sg_pick(struct sg_warp *w)
@@ -98,7 +98,7 @@ const struct sg_op *sg_pick(struct sg_warp *w)
             if (w->frag[i].state == SG_F_RUN && (lowest == UINT32_MAX || w->frag[i].op < w->frag[lowest].op))
                 lowest = i;
         if (lowest != UINT32_MAX)
-            return take(w, lowest);
+            return warp_take(w, lowest);
     } while (sg_joint(w));
     w->mask = 0;
     w->full = 0;

@@ -44,8 +44,8 @@ static struct source source_of(uint64_t desc, bool turned)
 }
 
 /* Rows 8 * tile … of the tile, step t along K, as a register of a fragment. */
-static bool load(struct sg_warp *w, const struct sg_op *op, const struct source *s, unsigned tile, unsigned t,
-                 uint32_t *out)
+static bool wgmma_load(struct sg_warp *w, const struct sg_op *op, const struct source *s, unsigned tile, unsigned t,
+                       uint32_t *out)
 {
     const uint8_t *row[8];
     for (unsigned i = 0; i < 8; i++) {
@@ -144,7 +144,7 @@ const struct sg_op *sg_wgmma(struct sg_warp *w, const struct sg_op *op)
     for (unsigned t = 0; t < 2; t++)
         for (unsigned j = 0; j < s->tiles.wide; j++) {
             to_b[t * s->tiles.wide + j] = b[t * s->tiles.wide + j];
-            if (!load(w, op, &sb, j, t, b[t * s->tiles.wide + j]))
+            if (!wgmma_load(w, op, &sb, j, t, b[t * s->tiles.wide + j]))
                 return NULL;
         }
     (s->d.type == PTX_S32 ? p->lay_i : p->lay_f)(&s->tiles, to_b, lay);
@@ -154,7 +154,7 @@ const struct sg_op *sg_wgmma(struct sg_warp *w, const struct sg_op *op)
             row[r] = sg_ref(v, ref[r]);
         for (unsigned r = 0; r < 4; r++) {
             to_a[r] = op->a == SG_NONE ? sg_ref(v, ref[s->at_a + r]) : a[r];
-            if (op->a != SG_NONE && !load(w, op, &sa, 2 * i + r % 2, r / 2, a[r]))
+            if (op->a != SG_NONE && !wgmma_load(w, op, &sa, 2 * i + r % 2, r / 2, a[r]))
                 return NULL;
         }
         product(s, to_a, lay, c.add, row);

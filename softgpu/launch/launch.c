@@ -18,9 +18,10 @@
 #include "base/alloc.h"
 
 /* A fault of the launch as a whole. */
-static int refuse(const struct sg_launch *l, struct sg_fault *fault, int num, uint32_t line, const char *fmt, ...)
-    __attribute__((format(printf, 5, 6)));
-static int refuse(const struct sg_launch *l, struct sg_fault *fault, int num, uint32_t line, const char *fmt, ...)
+static int launch_refuse(const struct sg_launch *l, struct sg_fault *fault, int num, uint32_t line, const char *fmt,
+                         ...) __attribute__((format(printf, 5, 6)));
+static int launch_refuse(const struct sg_launch *l, struct sg_fault *fault, int num, uint32_t line, const char *fmt,
+                         ...)
 {
     *fault = (struct sg_fault){.num = num, .kernel = l->kernel ? l->kernel->info.name : NULL, .line = line};
     va_list ap;
@@ -30,7 +31,7 @@ static int refuse(const struct sg_launch *l, struct sg_fault *fault, int num, ui
     return num;
 }
 
-static void *aligned(size_t n)
+static void *launch_aligned(size_t n)
 {
     void *p = NULL;
     if (posix_memalign(&p, 128, n ? n : 128))
@@ -80,7 +81,7 @@ static int make_ranges(struct sg_run *run, const struct sg_alloc *a, size_t n)
     return 0;
 }
 
-static void collect(struct sg_run *run, struct sg_stats *s)
+static void launch_collect(struct sg_run *run, struct sg_stats *s)
 {
     *s = (struct sg_stats){0};
     uint64_t heaviest = 0;
@@ -136,39 +137,40 @@ static void collect(struct sg_run *run, struct sg_stats *s)
     s->talk = sg_talk_finish(run->first, s);
 }
 
-static int check(const struct sg_device *d, const struct sg_launch *l, const struct sg_code *c, struct sg_fault *fault,
-                 struct sg_run *run)
+static int launch_check(const struct sg_device *d, const struct sg_launch *l, const struct sg_code *c,
+                        struct sg_fault *fault, struct sg_run *run)
 {
     if (c->error)
-        return refuse(l, fault, c->error, c->error_line, "%s", c->error_text);
+        return launch_refuse(l, fault, c->error, c->error_line, "%s", c->error_text);
     uint64_t threads = (uint64_t)l->block[0] * l->block[1], blocks = (uint64_t)l->grid[0] * l->grid[1];
     if (!l->grid[0] || !l->grid[1] || !l->grid[2] || !l->block[0] || !l->block[1] || !l->block[2])
-        return refuse(l, fault, DT_E_LAUNCH, 0, "a grid or block dimension is 0");
+        return launch_refuse(l, fault, DT_E_LAUNCH, 0, "a grid or block dimension is 0");
     if (l->grid[0] > INT32_MAX || l->grid[1] > 65535 || l->grid[2] > 65535)
-        return refuse(l, fault, DT_E_LAUNCH, 0, "grid (%u,%u,%u) is too large", l->grid[0], l->grid[1], l->grid[2]);
+        return launch_refuse(l, fault, DT_E_LAUNCH, 0, "grid (%u,%u,%u) is too large", l->grid[0], l->grid[1],
+                             l->grid[2]);
     if (l->block[2] > 64 || threads > 1024 || threads * l->block[2] > l->kernel->info.max_threads)
-        return refuse(l, fault, DT_E_LAUNCH, 0, "block (%u,%u,%u) is over the kernel's limit of %u threads",
-                      l->block[0], l->block[1], l->block[2], l->kernel->info.max_threads);
+        return launch_refuse(l, fault, DT_E_LAUNCH, 0, "block (%u,%u,%u) is over the kernel's limit of %u threads",
+                             l->block[0], l->block[1], l->block[2], l->kernel->info.max_threads);
     const struct sg_model *m = sg_device_model(d);
     uint32_t limit = m && m->shared_block_optin ? m->shared_block_optin : 227 << 10;
     if (c->shared_static > limit || l->shared_dynamic > limit - c->shared_static)
-        return refuse(l, fault, DT_E_LAUNCH, 0, "%u + %u bytes of shared memory are over the device's %u",
-                      c->shared_static, l->shared_dynamic, limit);
+        return launch_refuse(l, fault, DT_E_LAUNCH, 0, "%u + %u bytes of shared memory are over the device's %u",
+                             c->shared_static, l->shared_dynamic, limit);
     const char *misfit = sg_cluster_shape(l, run->cluster, &run->explicit_cluster);
     if (misfit)
-        return refuse(l, fault, DT_E_LAUNCH, 0, "%s", misfit);
+        return launch_refuse(l, fault, DT_E_LAUNCH, 0, "%s", misfit);
     if (c->param_total && !l->params)
-        return refuse(l, fault, DT_E_ARGS, 0, "no parameters given");
+        return launch_refuse(l, fault, DT_E_ARGS, 0, "no parameters given");
     run->nblocks = blocks * l->grid[2];
     run->cluster_size = run->cluster[0] * run->cluster[1] * run->cluster[2];
     run->nclusters = run->nblocks / run->cluster_size;
     if (l->some.block) {
         if (run->cluster_size != 1)
-            return refuse(l, fault, DT_E_UNSUPPORTED, 0, "some of the blocks of a launch with clusters");
+            return launch_refuse(l, fault, DT_E_UNSUPPORTED, 0, "some of the blocks of a launch with clusters");
         for (uint32_t i = 0; i < l->some.n; i++)
             if (l->some.block[i] >= run->nblocks || (i && l->some.block[i] <= l->some.block[i - 1]))
-                return refuse(l, fault, DT_E_LAUNCH, 0,
-                              "the blocks to run are not ascending numbers of blocks of the grid");
+                return launch_refuse(l, fault, DT_E_LAUNCH, 0,
+                                     "the blocks to run are not ascending numbers of blocks of the grid");
         run->nclusters = l->some.n;
     }
     run->threads = (uint32_t)(threads * l->block[2]);
@@ -182,34 +184,34 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
         fault = &dummy;
     struct sg_code *c = sg_kernel_code(l->kernel, l->checks & SG_CHECK_ALL);
     if (!c)
-        return refuse(l, fault, DT_E_NOMEM, 0, "memory is out");
+        return launch_refuse(l, fault, DT_E_NOMEM, 0, "memory is out");
     struct sg_run run = {
         .device = d, .l = l, .code = c, .fault_cluster = UINT64_MAX, .recording = PTHREAD_MUTEX_INITIALIZER};
     if (l->record)
         l->record->stray.found = 0;
-    int r = check(d, l, c, fault, &run);
+    int r = launch_check(d, l, c, fault, &run);
     if (r < 0)
         return r;
     if (l->checks && run.nblocks >= INT32_MAX)
-        return refuse(l, fault, DT_E_TOO_LARGE, 0, "too many blocks for the race detector");
+        return launch_refuse(l, fault, DT_E_TOO_LARGE, 0, "too many blocks for the race detector");
     run.local_bytes = c->local_bytes + (c->fp ? (l->stack_bytes ? l->stack_bytes : 1024u) & ~15u : 0);
     run.nwarp = (run.threads + SG_LANES - 1) / SG_LANES;
     run.shared_bytes = l->shared_dynamic ? c->shared_dynamic_at + l->shared_dynamic : c->shared_static;
 
     size_t nalloc;
     if (c->heap && (r = sg_heap_make(d, l->heap_bytes ? l->heap_bytes : 8u << 20)) < 0)
-        return refuse(l, fault, r, 0, "no memory for the heap of %llu bytes", (unsigned long long)l->heap_bytes);
+        return launch_refuse(l, fault, r, 0, "no memory for the heap of %llu bytes", (unsigned long long)l->heap_bytes);
     if (c->prefetches && stats && (r = sg_mem_fetch_maps(d)) < 0)
-        return refuse(l, fault, r, 0, "memory is out");
+        return launch_refuse(l, fault, r, 0, "memory is out");
     r = sg_mem_pin(d, !(l->checks & SG_CHECK_UNINIT), !l->beside, &run.alloc, &nalloc);
     if (r < 0)
-        return refuse(l, fault, r, 0, "memory is out");
+        return launch_refuse(l, fault, r, 0, "memory is out");
     run.nworker = c->ordered || l->checks || l->beside ? 1 : sg_worker_count();
     if (run.nworker > run.nclusters)
         run.nworker = run.nclusters ? (uint32_t)run.nclusters : 1;
     run.helping = run.nworker == 1;
     run.first = dt_calloc(run.nworker, sizeof *run.first);
-    run.konst = aligned(c->konst_bytes);
+    run.konst = launch_aligned(c->konst_bytes);
     r = !run.first || !run.konst ? DT_E_NOMEM : make_ranges(&run, run.alloc, nalloc);
     if (r == 0)
         r = sg_worker_init(&run, run.first, stats != NULL);
@@ -229,18 +231,18 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
             *fault = bad->f;
             r = bad->fault;
         } else if (run.stop == 1) {
-            r = refuse(l, fault, DT_E_TIMEOUT, 0, "over the limit of %llu thread-instructions",
-                       (unsigned long long)l->max_instructions);
+            r = launch_refuse(l, fault, DT_E_TIMEOUT, 0, "over the limit of %llu thread-instructions",
+                              (unsigned long long)l->max_instructions);
         } else if (run.stop == 2) {
-            r = refuse(l, fault, DT_E_TIMEOUT, 0, "the launch was cancelled");
+            r = launch_refuse(l, fault, DT_E_TIMEOUT, 0, "the launch was cancelled");
         } else if (run.stop) {
             r = DT_E_NOMEM;
         }
         if (stats)
-            collect(&run, stats);
+            launch_collect(&run, stats);
     }
     if (r == DT_E_NOMEM)
-        refuse(l, fault, r, 0, "memory is out");
+        launch_refuse(l, fault, r, 0, "memory is out");
     for (uint32_t i = 0; run.first && i < run.nworker; i++)
         sg_worker_done(&run.first[i]);
     for (size_t i = 0; i < run.nrange; i++)

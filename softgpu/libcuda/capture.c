@@ -162,7 +162,7 @@ CUresult cu_capture_record(struct CUstream_st *s, struct CUevent_st *e)
     return CUDA_SUCCESS;
 }
 
-static CUresult follow(struct CUstream_st *s, CUgraphNode const *n, size_t count)
+static CUresult capture_follow(struct CUstream_st *s, CUgraphNode const *n, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         bool there = false;
@@ -196,10 +196,10 @@ CUresult cu_capture_wait(struct CUstream_st *s, struct CUevent_st *e)
         s->capture_origin = false;
         s->tail.n = 0;
     }
-    return follow(s, e->tail.p, e->tail.n);
+    return capture_follow(s, e->tail.p, e->tail.n);
 }
 
-static CUresult begin(struct CUstream_st *s, struct CUgraph_st *g, CUstreamCaptureMode mode)
+static CUresult capture_begin(struct CUstream_st *s, struct CUgraph_st *g, CUstreamCaptureMode mode)
 {
     static uint64_t last;
     CU_REQUIRE(s, CUDA_ERROR_INVALID_HANDLE);
@@ -227,7 +227,7 @@ static CUresult begin(struct CUstream_st *s, struct CUgraph_st *g, CUstreamCaptu
 CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)
 {
     CU_CONTEXT(c);
-    return begin(cu_stream(c, stream), NULL, mode);
+    return capture_begin(cu_stream(c, stream), NULL, mode);
 }
 
 CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph g, const CUgraphNode *dep, const CUgraphEdgeData *edge,
@@ -239,12 +239,12 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph g, const CUgraphNo
     CU_REQUIRE(cu_is(g, CU_GRAPH) && !g->capturing && (!n || dep), CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < n; i++)
         CU_REQUIRE(cu_is(dep[i], CU_NODE) && dep[i]->graph == g, CUDA_ERROR_INVALID_VALUE);
-    CU_TRY(begin(s, g, mode));
-    return follow(s, dep, n);
+    CU_TRY(capture_begin(s, g, mode));
+    return capture_follow(s, dep, n);
 }
 
 /* Every stream leaves the capture. */
-static void leave(struct CUctx_st *c, struct CUgraph_st *g)
+static void capture_leave(struct CUctx_st *c, struct CUgraph_st *g)
 {
     for (struct CUstream_st *t = c->streams; t; t = t->next)
         if (t->capture == g) {
@@ -263,7 +263,7 @@ void cu_capture_abandon(struct CUstream_st *s)
         g->broken = true;
         return;
     }
-    leave(s->ctx, g);
+    capture_leave(s->ctx, g);
     s->capture = NULL; /* it is off its context's list already */
     if (!g->borrowed)
         cu_graph_free(g);
@@ -314,7 +314,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret)
     CUresult r = g->broken ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : joined(s, &all);
     if (r == CUDA_SUCCESS && !all)
         r = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-    leave(c, g);
+    capture_leave(c, g);
     *ret = r == CUDA_SUCCESS ? g : NULL;
     if (r != CUDA_SUCCESS && !g->borrowed)
         cu_graph_free(g);
@@ -376,7 +376,7 @@ CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *dep, co
         CU_REQUIRE(cu_is(dep[i], CU_NODE) && dep[i]->graph == s->capture, CUDA_ERROR_INVALID_VALUE);
     if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
         s->tail.n = 0;
-    return follow(s, dep, n);
+    return capture_follow(s, dep, n);
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)

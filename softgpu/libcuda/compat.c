@@ -230,7 +230,7 @@ OLD(CUresult, old_update, "cuGraphExecUpdate",
 }
 
 /* ---- a device where the present shape has a location ---- */
-static CUmemLocation place_of(CUdevice dev)
+static CUmemLocation compat_place_of(CUdevice dev)
 {
     return dev == CU_DEVICE_CPU ? (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, 0}
                                 : (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, dev};
@@ -238,12 +238,12 @@ static CUmemLocation place_of(CUdevice dev)
 
 OLD(CUresult, old_advise, "cuMemAdvise", (CUdeviceptr p, size_t n, CUmem_advise advice, CUdevice dev))
 {
-    return cuMemAdvise(p, n, advice, place_of(dev));
+    return cuMemAdvise(p, n, advice, compat_place_of(dev));
 }
 
 OLD(CUresult, old_prefetch, "cuMemPrefetchAsync", (CUdeviceptr p, size_t n, CUdevice dev, CUstream s))
 {
-    return cuMemPrefetchAsync_v2(p, n, place_of(dev), 0, s);
+    return cuMemPrefetchAsync_v2(p, n, compat_place_of(dev), 0, s);
 }
 
 /* ---- batches that said which copy failed ---- */

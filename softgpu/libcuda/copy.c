@@ -295,7 +295,8 @@ CUresult cuMemcpyBatchAsync(CUdeviceptr *dst, CUdeviceptr *src, size_t *n, size_
 }
 
 /* One operand of a 3D batch as the source or destination side; arrays are not offered. */
-static CUresult operand(const CUmemcpy3DOperand *o, size_t element_rows, CUdeviceptr *p, size_t *pitch, size_t *height)
+static CUresult copy_operand(const CUmemcpy3DOperand *o, size_t element_rows, CUdeviceptr *p, size_t *pitch,
+                             size_t *height)
 {
     CU_REQUIRE(o->type == CU_MEMCPY_OPERAND_TYPE_POINTER, CUDA_ERROR_NOT_SUPPORTED);
     *p = o->op.ptr.ptr;
@@ -318,8 +319,8 @@ CUresult cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP *op, unsigned
                                .srcMemoryType = U,
                                .dstMemoryType = U};
             CU_REQUIRE(p.WidthInBytes && p.Height && p.Depth, CUDA_ERROR_INVALID_VALUE);
-            CU_TRY(operand(&op[i].src, p.Height, &p.srcDevice, &p.srcPitch, &p.srcHeight));
-            CU_TRY(operand(&op[i].dst, p.Height, &p.dstDevice, &p.dstPitch, &p.dstHeight));
+            CU_TRY(copy_operand(&op[i].src, p.Height, &p.srcDevice, &p.srcPitch, &p.srcHeight));
+            CU_TRY(copy_operand(&op[i].dst, p.Height, &p.dstDevice, &p.dstPitch, &p.dstHeight));
             CU_TRY(run ? cuMemcpy3DAsync(&p, stream) : cu_copy_check(c, &p));
         }
     return CUDA_SUCCESS;
@@ -361,8 +362,8 @@ struct sg_work cu_set_work(const struct cu_set *s)
     return (struct sg_work){.kind = SG_WORK_SET, .bytes = (uint64_t)s->width * s->element * s->height};
 }
 
-static CUresult set(CUdeviceptr dst, size_t pitch, unsigned value, unsigned element, size_t width, size_t height,
-                    CUstream stream)
+static CUresult copy_set(CUdeviceptr dst, size_t pitch, unsigned value, unsigned element, size_t width, size_t height,
+                         CUstream stream)
 {
     CU_CONTEXT(c);
     struct cu_set p = {dst, pitch, width, height, value, element};
@@ -377,18 +378,21 @@ static CUresult set(CUdeviceptr dst, size_t pitch, unsigned value, unsigned elem
 }
 
 #define SET_ALL(bits, type, element)                                                                                   \
-    CUresult cuMemsetD##bits##_v2(CUdeviceptr dst, type v, size_t n) { return set(dst, 0, v, element, n, 1, NULL); }   \
+    CUresult cuMemsetD##bits##_v2(CUdeviceptr dst, type v, size_t n)                                                   \
+    {                                                                                                                  \
+        return copy_set(dst, 0, v, element, n, 1, NULL);                                                               \
+    }                                                                                                                  \
     CUresult cuMemsetD##bits##Async(CUdeviceptr dst, type v, size_t n, CUstream s)                                     \
     {                                                                                                                  \
-        return set(dst, 0, v, element, n, 1, s);                                                                       \
+        return copy_set(dst, 0, v, element, n, 1, s);                                                                  \
     }                                                                                                                  \
     CUresult cuMemsetD2D##bits##_v2(CUdeviceptr dst, size_t pitch, type v, size_t w, size_t h)                         \
     {                                                                                                                  \
-        return set(dst, pitch, v, element, w, h, NULL);                                                                \
+        return copy_set(dst, pitch, v, element, w, h, NULL);                                                           \
     }                                                                                                                  \
     CUresult cuMemsetD2D##bits##Async(CUdeviceptr dst, size_t pitch, type v, size_t w, size_t h, CUstream s)           \
     {                                                                                                                  \
-        return set(dst, pitch, v, element, w, h, s);                                                                   \
+        return copy_set(dst, pitch, v, element, w, h, s);                                                              \
     }
 SET_ALL(8, unsigned char, 1)
 SET_ALL(16, unsigned short, 2)

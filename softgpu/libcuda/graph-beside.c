@@ -64,7 +64,7 @@ static void await(sem_t *turn)
 }
 
 /* From one thread to another; back when it is ours again. */
-static void pass(sem_t *from, sem_t *to)
+static void graph_beside_pass(sem_t *from, sem_t *to)
 {
     sem_post(to);
     await(from);
@@ -84,7 +84,7 @@ static bool turn_over(void *user)
         bool runs = n->state == RUNS;
         b->next = runs ? NULL : n;
         if (n != t)
-            pass(&t->turn, runs ? &n->turn : &b->turn);
+            graph_beside_pass(&t->turn, runs ? &n->turn : &b->turn);
     }
     return !b->stop;
 }
@@ -99,7 +99,7 @@ static bool may_pass(void *user)
     return true;
 }
 
-static void *run(void *user)
+static void *graph_beside_run(void *user)
 {
     struct task *t = user;
     struct beside *b = t->all;
@@ -148,7 +148,7 @@ static void unstick(struct beside *b)
 }
 
 /* The one that has ended while the caller had no turn, if any. */
-static struct task *finish(struct beside *b)
+static struct task *graph_beside_finish(struct beside *b)
 {
     struct task *t = b->ended;
     b->ended = NULL;
@@ -159,7 +159,7 @@ static struct task *finish(struct beside *b)
     return t;
 }
 
-static CUresult start(struct beside *b, struct task *t)
+static CUresult graph_beside_start(struct beside *b, struct task *t)
 {
     CU_REQUIRE(!cu_launch_stale(&t->node->launch) && t->node->launch.f->mod->ctx == b->c, CUDA_ERROR_INVALID_HANDLE);
     t->launch = t->node->launch;
@@ -167,7 +167,7 @@ static CUresult start(struct beside *b, struct task *t)
     t->launch.beside = &t->hooks;
     sem_init(&t->turn, 0, 0);
     t->state = RUNS;
-    if (pthread_create(&t->thread, NULL, run, t)) {
+    if (pthread_create(&t->thread, NULL, graph_beside_run, t)) {
         t->state = ENDED;
         sem_destroy(&t->turn);
         return CUDA_ERROR_OPERATING_SYSTEM;
@@ -182,9 +182,9 @@ static CUresult give_turn(struct beside *b, struct task *t)
     CUresult r = CUDA_SUCCESS;
     if (n->type == CU_GRAPH_NODE_TYPE_KERNEL && !n->disabled) {
         if (t->state == WAITS)
-            CU_TRY(start(b, t));
-        pass(&b->turn, &t->turn);
-        if ((t = finish(b)) != NULL) {
+            CU_TRY(graph_beside_start(b, t));
+        graph_beside_pass(&b->turn, &t->turn);
+        if ((t = graph_beside_finish(b)) != NULL) {
             unstick(b);
             CU_TRY(t->result);
         }
@@ -238,8 +238,8 @@ CUresult cu_graph_beside(struct CUctx_st *c, struct CUgraph_st *g, struct sg_wor
     for (size_t i = 0; i < g->node.n; i++) /* what runs still, where one failed */
         if (b.task[i].state == RUNS) {
             while (b.task[i].state == RUNS)
-                pass(&b.turn, &b.task[i].turn);
-            finish(&b);
+                graph_beside_pass(&b.turn, &b.task[i].turn);
+            graph_beside_finish(&b);
         }
     for (size_t i = 0; i < g->node.n && r == CUDA_SUCCESS; i++) {
         struct CUgraphNode_st *n = g->node.p[i];

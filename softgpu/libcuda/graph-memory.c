@@ -24,7 +24,7 @@ enum { PAGE = 4096 };
 static struct cu_graph_memory *all;
 static uint64_t used[2], reserved[2]; /* now, and at most */
 
-static void count(uint64_t v[2], int64_t by)
+static void graph_memory_count(uint64_t v[2], int64_t by)
 {
     v[0] += (uint64_t)by;
     v[1] = v[0] > v[1] ? v[0] : v[1];
@@ -46,7 +46,7 @@ CUresult cu_graph_memory_new(struct cu_device *d, size_t bytes, struct cu_graph_
     m->bytes = bytes;
     m->next = all;
     all = m;
-    count(reserved, (int64_t)m->room);
+    graph_memory_count(reserved, (int64_t)m->room);
     *ret = m;
     return CUDA_SUCCESS;
 }
@@ -67,7 +67,7 @@ static void release(struct cu_graph_memory *m)
             *p = m->next;
             break;
         }
-    count(reserved, -(int64_t)m->room);
+    graph_memory_count(reserved, -(int64_t)m->room);
     munmap(m->pages, m->room);
     free(m);
 }
@@ -112,7 +112,7 @@ CUresult cu_graph_memory_alloc(struct cu_graph_memory *m)
     memset(m->pages + PAGE, 0xFF, m->bytes);
     sg_mem_forget(m->dev->sg, cu_graph_memory_address(m), m->bytes);
     m->live = true;
-    count(used, (int64_t)m->bytes);
+    graph_memory_count(used, (int64_t)m->bytes);
     return CUDA_SUCCESS;
 }
 
@@ -123,7 +123,7 @@ CUresult cu_graph_memory_free(CUdeviceptr p)
     if (m->dev->sg)
         sg_mem_unregister(m->dev->sg, m->pages + PAGE);
     m->live = false;
-    count(used, -(int64_t)m->bytes);
+    graph_memory_count(used, -(int64_t)m->bytes);
     release(m);
     return CUDA_SUCCESS;
 }
@@ -134,7 +134,7 @@ void cu_graph_memory_reset(struct cu_device *d)
         next = m->next;
         if (m->dev == d && m->live) {
             m->live = false;
-            count(used, -(int64_t)m->bytes);
+            graph_memory_count(used, -(int64_t)m->bytes);
             release(m);
         }
     }

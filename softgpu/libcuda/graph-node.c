@@ -179,7 +179,7 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec x, CUgraphNode node, CUgraphNodePa
     struct CUgraphNode_st *n;                                                                                          \
     CU_TRY(in_exec(x, node, CU_GRAPH_NODE_TYPE_##kind, &n))
 
-static CUgraphNodeParams kernel(const CUDA_KERNEL_NODE_PARAMS *p)
+static CUgraphNodeParams graph_node_kernel(const CUDA_KERNEL_NODE_PARAMS *p)
 {
     CUgraphNodeParams q = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
     q.kernel = (CUDA_KERNEL_NODE_PARAMS_v3){.func = p->func,
@@ -220,7 +220,7 @@ CUresult cuGraphKernelNodeSetParams(CUgraphNode n, const CUDA_KERNEL_NODE_PARAMS
     CU_CONTEXT(c);
     CU_REQUIRE(p, CUDA_ERROR_INVALID_VALUE);
     NODE(KERNEL);
-    CUgraphNodeParams q = kernel(p);
+    CUgraphNodeParams q = graph_node_kernel(p);
     return cu_node_set(c, n, &q);
 }
 
@@ -228,7 +228,7 @@ CUresult cuGraphExecKernelNodeSetParams(CUgraphExec x, CUgraphNode node, const C
 {
     EXEC(KERNEL);
     CU_REQUIRE(p, CUDA_ERROR_INVALID_VALUE);
-    CUgraphNodeParams q = kernel(p);
+    CUgraphNodeParams q = graph_node_kernel(p);
     return cu_node_set(c, n, &q);
 }
 

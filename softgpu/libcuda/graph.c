@@ -249,8 +249,8 @@ static unsigned height(const struct CUgraph_st *g)
 }
 
 /* A new node with the parameters p, unless they are wrong. */
-static CUresult add(struct CUctx_st *c, CUgraphNode *ret, struct CUgraph_st *g, const CUgraphNode *dep, size_t ndep,
-                    const CUgraphNodeParams *p)
+static CUresult graph_add(struct CUctx_st *c, CUgraphNode *ret, struct CUgraph_st *g, const CUgraphNode *dep,
+                          size_t ndep, const CUgraphNodeParams *p)
 {
     struct CUgraphNode_st *n;
     CU_REQUIRE(ret && cu_is(g, CU_GRAPH), CUDA_ERROR_INVALID_VALUE);
@@ -282,7 +282,7 @@ CUresult cuGraphAddNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *dep, con
     CU_CONTEXT(c);
     CU_REQUIRE(p, CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(!ndep || dep, CUDA_ERROR_INVALID_VALUE);
-    CU_TRY(add(c, ret, g, dep, edge ? 0 : ndep, p));
+    CU_TRY(graph_add(c, ret, g, dep, edge ? 0 : ndep, p));
     for (size_t i = 0; edge && i < ndep; i++) { /* one that is not allowed takes the node back */
         CUresult r = cu_is(dep[i], CU_NODE) && dep[i]->graph == g && dep[i] != *ret && !has_edge(dep[i], *ret)
                          ? cu_node_depend(*ret, dep[i], &edge[i])
@@ -316,7 +316,7 @@ CUresult cuGraphAddKernelNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *de
                                             .kernelParams = p->kernelParams,
                                             .extra = p->extra,
                                             .kern = p->func ? NULL : p->kern};
-    return add(c, ret, g, dep, ndep, &q);
+    return graph_add(c, ret, g, dep, ndep, &q);
 }
 
 CUresult cuGraphAddMemcpyNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *dep, size_t ndep, const CUDA_MEMCPY3D *p,
@@ -327,7 +327,7 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *de
     CU_REQUIRE(!ctx || cu_is(ctx, CU_CTX), CUDA_ERROR_INVALID_CONTEXT);
     CUgraphNodeParams q = {.type = CU_GRAPH_NODE_TYPE_MEMCPY};
     q.memcpy.copyParams = *p;
-    return add(c, ret, g, dep, ndep, &q);
+    return graph_add(c, ret, g, dep, ndep, &q);
 }
 
 CUresult cuGraphAddMemsetNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *dep, size_t ndep,
@@ -338,7 +338,7 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *de
     CU_REQUIRE(!ctx || cu_is(ctx, CU_CTX), CUDA_ERROR_INVALID_CONTEXT);
     CUgraphNodeParams q = {.type = CU_GRAPH_NODE_TYPE_MEMSET};
     q.memset = (CUDA_MEMSET_NODE_PARAMS_v2){p->dst, p->pitch, p->value, p->elementSize, p->width, p->height, c};
-    return add(c, ret, g, dep, ndep, &q);
+    return graph_add(c, ret, g, dep, ndep, &q);
 }
 
 CUresult cuGraphAddHostNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *dep, size_t ndep,
@@ -349,13 +349,13 @@ CUresult cuGraphAddHostNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *dep,
     CUgraphNodeParams q = {.type = CU_GRAPH_NODE_TYPE_HOST};
     q.host.fn = p->fn;
     q.host.userData = p->userData;
-    return add(c, ret, g, dep, ndep, &q);
+    return graph_add(c, ret, g, dep, ndep, &q);
 }
 
 CUresult cuGraphAddEmptyNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *dep, size_t ndep)
 {
     CU_CONTEXT(c);
-    return add(c, ret, g, dep, ndep, &(CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_EMPTY});
+    return graph_add(c, ret, g, dep, ndep, &(CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_EMPTY});
 }
 
 CUresult cuGraphAddEventRecordNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *dep, size_t ndep, CUevent e)
@@ -363,7 +363,7 @@ CUresult cuGraphAddEventRecordNode(CUgraphNode *ret, CUgraph g, const CUgraphNod
     CU_CONTEXT(c);
     CUgraphNodeParams q = {.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD};
     q.eventRecord.event = e;
-    return add(c, ret, g, dep, ndep, &q);
+    return graph_add(c, ret, g, dep, ndep, &q);
 }
 
 CUresult cuGraphAddEventWaitNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *dep, size_t ndep, CUevent e)
@@ -371,7 +371,7 @@ CUresult cuGraphAddEventWaitNode(CUgraphNode *ret, CUgraph g, const CUgraphNode 
     CU_CONTEXT(c);
     CUgraphNodeParams q = {.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT};
     q.eventWait.event = e;
-    return add(c, ret, g, dep, ndep, &q);
+    return graph_add(c, ret, g, dep, ndep, &q);
 }
 
 CUresult cuGraphAddChildGraphNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *dep, size_t ndep, CUgraph child)
@@ -379,7 +379,7 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode *ret, CUgraph g, const CUgraphNode
     CU_CONTEXT(c);
     CUgraphNodeParams q = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
     q.graph.graph = child;
-    return add(c, ret, g, dep, ndep, &q);
+    return graph_add(c, ret, g, dep, ndep, &q);
 }
 
 CUresult cuGraphAddMemAllocNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *dep, size_t ndep,
@@ -390,7 +390,7 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *
     CUgraphNodeParams q = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
     q.alloc.poolProps = p->poolProps;
     q.alloc.bytesize = p->bytesize;
-    CU_TRY(add(c, ret, g, dep, ndep, &q));
+    CU_TRY(graph_add(c, ret, g, dep, ndep, &q));
     p->dptr = (*ret)->alloc.dptr;
     return CUDA_SUCCESS;
 }
@@ -400,7 +400,7 @@ CUresult cuGraphAddMemFreeNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *d
     CU_CONTEXT(c);
     CUgraphNodeParams q = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE};
     q.free.dptr = p;
-    return add(c, ret, g, dep, ndep, &q);
+    return graph_add(c, ret, g, dep, ndep, &q);
 }
 
 CUresult cuGraphAddBatchMemOpNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *dep, size_t ndep,
@@ -412,7 +412,7 @@ CUresult cuGraphAddBatchMemOpNode(CUgraphNode *ret, CUgraph g, const CUgraphNode
     q.memOp.count = p->count;
     q.memOp.paramArray = p->paramArray;
     q.memOp.flags = p->flags;
-    return add(c, ret, g, dep, ndep, &q);
+    return graph_add(c, ret, g, dep, ndep, &q);
 }
 
 CUresult cuGraphDestroyNode(CUgraphNode n)
@@ -474,7 +474,7 @@ CUresult cuGraphRemoveDependencies(CUgraph g, const CUgraphNode *from, const CUg
 }
 
 /* The usual way of lists: with `out` NULL only the number; else at most *n, the rest of the room NULL. */
-static CUresult list(CUgraphNode *out, size_t *n, CUgraphNode *const *all, size_t count)
+static CUresult graph_list(CUgraphNode *out, size_t *n, CUgraphNode *const *all, size_t count)
 {
     CU_REQUIRE(n, CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; out && i < *n; i++)
@@ -488,7 +488,7 @@ CUresult cuGraphGetNodes(CUgraph g, CUgraphNode *out, size_t *n)
 {
     CU_READY();
     CU_REQUIRE(cu_is(g, CU_GRAPH), CUDA_ERROR_INVALID_VALUE);
-    return list(out, n, &g->node.p, g->node.n);
+    return graph_list(out, n, &g->node.p, g->node.n);
 }
 
 CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *out, CUgraphEdgeData *edge, size_t *n)
@@ -498,7 +498,7 @@ CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *out, CUgraphE
     CU_REQUIRE(n && (out || !edge), CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; edge && i < *n && i < node->edge.n; i++)
         edge[i] = node->edge.p[i];
-    return list(out, n, &node->dep.p, node->dep.n);
+    return graph_list(out, n, &node->dep.p, node->dep.n);
 }
 
 CUresult cuGraphGetRootNodes(CUgraph g, CUgraphNode *out, size_t *n)
@@ -511,7 +511,7 @@ CUresult cuGraphGetRootNodes(CUgraph g, CUgraphNode *out, size_t *n)
             free(v.p);
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
-    CUresult r = list(out, n, &v.p, v.n);
+    CUresult r = graph_list(out, n, &v.p, v.n);
     free(v.p);
     return r;
 }
@@ -535,7 +535,7 @@ CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *out, CUgrap
             }
         }
     }
-    CUresult r = list(out, n, &v.p, v.n);
+    CUresult r = graph_list(out, n, &v.p, v.n);
     free(v.p);
     return r;
 }

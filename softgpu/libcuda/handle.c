@@ -22,7 +22,7 @@ static size_t home(const void *p)
     return (size_t)(((uint64_t)(uintptr_t)p >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 20) & (room - 1);
 }
 
-static void put(const void *p, enum cu_kind kind)
+static void handle_put(const void *p, enum cu_kind kind)
 {
     size_t i = home(p);
     while (table[i].p)
@@ -41,15 +41,15 @@ bool cu_handle_add(const void *p, enum cu_kind kind)
         table = fresh;
         for (size_t i = 0; i < old_room; i++)
             if (old[i].p)
-                put(old[i].p, old[i].kind);
+                handle_put(old[i].p, old[i].kind);
         free(old);
     }
-    put(p, kind);
+    handle_put(p, kind);
     used++;
     return true;
 }
 
-static struct slot *find(const void *p)
+static struct slot *handle_find(const void *p)
 {
     if (!p || !room)
         return NULL;
@@ -61,13 +61,13 @@ static struct slot *find(const void *p)
 
 bool cu_is(const void *p, enum cu_kind kind)
 {
-    const struct slot *s = find(p);
+    const struct slot *s = handle_find(p);
     return s && s->kind == kind;
 }
 
 void cu_handle_drop(const void *p)
 {
-    struct slot *s = find(p);
+    struct slot *s = handle_find(p);
     if (!s)
         return;
     size_t hole = (size_t)(s - table);

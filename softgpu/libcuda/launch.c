@@ -64,7 +64,7 @@ CUresult cu_launch_get_attribute(const struct cu_launch *l, CUlaunchAttributeID 
     }
 }
 
-static CUresult check(const struct CUctx_st *c, const struct cu_launch *l)
+static CUresult launch_check(const struct CUctx_st *c, const struct cu_launch *l)
 {
     const struct sg_model *m = c->dev->model;
     const struct sg_kernel_info *k = l->f->info;
@@ -137,7 +137,7 @@ CUresult cu_launch_make(struct CUctx_st *c, CUfunction f, const CUlaunchConfig *
     CU_REQUIRE(!cfg->numAttrs || cfg->attrs, CUDA_ERROR_INVALID_VALUE);
     for (unsigned i = 0; i < cfg->numAttrs; i++)
         CU_TRY(cu_launch_attribute(&l, &cfg->attrs[i]));
-    CU_TRY(check(c, &l));
+    CU_TRY(launch_check(c, &l));
     CU_TRY(cu_cluster_check(l.f, l.grid, l.cluster));
     CU_TRY(copy_params(l.f->info, params, extra, &l.params));
     *ret = l;
@@ -192,7 +192,7 @@ static void watch_stop(struct watch *w, pthread_t t)
     pthread_mutex_destroy(&w->lock);
 }
 
-static CUresult code_of(const struct sg_fault *f)
+static CUresult launch_code_of(const struct sg_fault *f)
 {
     if (f->kind && !strcmp(f->kind, "stack"))
         return CUDA_ERROR_HARDWARE_STACK_ERROR;
@@ -226,7 +226,7 @@ static void put_text(FILE *f, const char *name, const char *s)
 
 /* A fault for people on stderr, where DOVETAIL_CHECK asked for checks, and as a line of JSON at the end of
  * DOVETAIL_CHECK_LOG. */
-static void report(const struct dovetail_fault *f)
+static void launch_report(const struct dovetail_fault *f)
 {
     const char *path = cu_environment_check_log();
     FILE *log = *path ? fopen(path, "ae") : NULL;
@@ -248,7 +248,7 @@ static void report(const struct dovetail_fault *f)
     fclose(log);
 }
 
-static void told(const struct sg_fault *f, struct dovetail_fault *ret)
+static void launch_told(const struct sg_fault *f, struct dovetail_fault *ret)
 {
     *ret = (struct dovetail_fault){.num = f->num, .line = f->line, .bytes = f->bytes, .address = f->address};
     snprintf(ret->kernel, sizeof ret->kernel, "%s", f->kernel ? f->kernel : "");
@@ -265,19 +265,19 @@ static void told(const struct sg_fault *f, struct dovetail_fault *ret)
 
 static void stick(struct CUctx_st *c, const struct sg_fault *f)
 {
-    c->sticky = code_of(f);
-    told(f, &c->fault);
-    report(&c->fault);
+    c->sticky = launch_code_of(f);
+    launch_told(f, &c->fault);
+    launch_report(&c->fault);
 }
 
 /* Findings that did not end the launch. */
-static void found(struct CUctx_st *c, const struct sg_fault *f)
+static void launch_found(struct CUctx_st *c, const struct sg_fault *f)
 {
     memset(c->found, 0, sizeof c->found);
     for (int k = 0; c->checks & SG_CHECK_TELL && k < SG_FOUND; k++)
         if (f[k].num) {
-            told(&f[k], &c->found[k]);
-            report(&c->found[k]);
+            launch_told(&f[k], &c->found[k]);
+            launch_report(&c->found[k]);
         }
 }
 
@@ -315,7 +315,7 @@ CUresult cu_launch_run(struct CUctx_st *c, const struct cu_launch *l, struct sg_
     if (watched)
         watch_stop(&w, thread);
     c->last = *stats;
-    found(c, findings);
+    launch_found(c, findings);
     if (r < 0 && !(l->beside && l->beside->stopped)) { /* else another one failed */
         if (!fault.num)                                /* it could not start */
             fault.num = r, fault.kernel = l->f->info->name;

@@ -53,7 +53,7 @@ CUresult cuLinkCreate(unsigned nopt, CUjit_option *opt, void **val, CUlinkState 
     return CUDA_SUCCESS;
 }
 
-static CUresult add(struct CUlinkState_st *l, CUjitInputType type, const void *data, size_t size, const char *name)
+static CUresult link_add(struct CUlinkState_st *l, CUjitInputType type, const void *data, size_t size, const char *name)
 {
     struct input in = {0};
     struct dt_err e = {0};
@@ -100,7 +100,7 @@ CUresult cuLinkAddData(CUlinkState l, CUjitInputType type, void *data, size_t si
     CU_LINK_OF(c, l);
     CU_REQUIRE(data && size, CUDA_ERROR_INVALID_VALUE);
     CU_TRY(cu_jit_options(nopt, opt, val));
-    return add(l, type, data, size, name);
+    return link_add(l, type, data, size, name);
 }
 
 CUresult cuLinkAddFile(CUlinkState l, CUjitInputType type, const char *path, unsigned nopt, CUjit_option *opt,
@@ -113,7 +113,7 @@ CUresult cuLinkAddFile(CUlinkState l, CUjitInputType type, const char *path, uns
     CU_TRY(cu_jit_options(nopt, opt, val));
     int r = dt_read_file(path, PTX_MAX_BYTES, &data, &len, NULL);
     CU_REQUIRE(!r, r == DT_E_NOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_FILE_NOT_FOUND);
-    CUresult res = len ? add(l, type, data, len, path) : CUDA_ERROR_INVALID_IMAGE;
+    CUresult res = len ? link_add(l, type, data, len, path) : CUDA_ERROR_INVALID_IMAGE;
     free(data);
     return res;
 }
@@ -123,7 +123,7 @@ struct names {
     struct dt_vec(const char *) strong, loose, declared; /* defined; defined weakly; only declared so far */
 };
 
-static bool has(const char *const *p, size_t n, const char *name)
+static bool link_has(const char *const *p, size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++)
         if (!strcmp(p[i], name))
@@ -169,9 +169,9 @@ static int make_unique(struct CUlinkState_st *l, size_t which)
  * no memory. */
 static int stays(struct names *n, const char *name, bool defined, bool loose)
 {
-    bool there = has(n->strong.p, n->strong.n, name) || has(n->loose.p, n->loose.n, name);
+    bool there = link_has(n->strong.p, n->strong.n, name) || link_has(n->loose.p, n->loose.n, name);
     if (!defined) {
-        if (there || has(n->declared.p, n->declared.n, name))
+        if (there || link_has(n->declared.p, n->declared.n, name))
             return 0;
         return dt_push(&n->declared, name) ? 1 : -2;
     }
@@ -222,7 +222,7 @@ static unsigned long target_number(const struct ptx_module *m)
     return p ? strtoul(p + 3, NULL, 10) : 0;
 }
 
-static CUresult join(struct CUlinkState_st *l, struct dt_str *out)
+static CUresult link_join(struct CUlinkState_st *l, struct dt_str *out)
 {
     const struct ptx_module *newest = l->in.p[0].ptx, *highest = newest;
     struct names n = {0};
@@ -275,7 +275,7 @@ CUresult cuLinkComplete(CUlinkState l, void **ret, size_t *ret_size)
     if (l->in.n == 1)
         dt_str_addn(&out, l->in.p[0].text, l->in.p[0].len);
     else
-        r = join(l, &out);
+        r = link_join(l, &out);
     if (r == CUDA_SUCCESS && out.failed)
         r = CUDA_ERROR_OUT_OF_MEMORY;
     if (r == CUDA_SUCCESS) {

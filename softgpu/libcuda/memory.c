@@ -62,7 +62,7 @@ struct cu_range *cu_range_at(struct CUctx_st *c, CUdeviceptr p, bool inside)
     return NULL;
 }
 
-static void drop(struct CUctx_st *c, struct cu_range *r)
+static void memory_drop(struct CUctx_st *c, struct cu_range *r)
 {
     sg_mem_unregister(c->dev->sg, (void *)(uintptr_t)r->base);
     free(r->host);
@@ -96,7 +96,7 @@ CUresult cuMemFree(CUdeviceptr p)
     CU_TRY(cu_capture_unsafe(c));
     struct cu_range *r = cu_range_at(c, p, false);
     if (r && r->kind == CU_RANGE_MANAGED) {
-        drop(c, r);
+        memory_drop(c, r);
         return CUDA_SUCCESS;
     }
     if (cu_pool_free(c, p) == CUDA_SUCCESS || cu_graph_memory_free(p) == CUDA_SUCCESS)
@@ -132,7 +132,7 @@ CUresult cuMemFreeHost(void *p)
     CU_TRY(cu_capture_unsafe(c));
     struct cu_range *r = cu_range_at(c, (CUdeviceptr)(uintptr_t)p, false);
     CU_REQUIRE(r && r->kind == CU_RANGE_HOST, CUDA_ERROR_INVALID_VALUE);
-    drop(c, r);
+    memory_drop(c, r);
     return CUDA_SUCCESS;
 }
 
@@ -160,7 +160,7 @@ CUresult cuMemHostUnregister(void *p)
     CU_CONTEXT(c);
     struct cu_range *r = cu_range_at(c, (CUdeviceptr)(uintptr_t)p, false);
     CU_REQUIRE(r && r->kind == CU_RANGE_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-    drop(c, r);
+    memory_drop(c, r);
     return CUDA_SUCCESS;
 }
 
@@ -248,7 +248,7 @@ CUresult dovetailArenaFree(CUdeviceptr base)
     for (size_t i = 0; i < c->range.n;) {
         const struct cu_range *q = &c->range.p[i];
         if (q->kind == CU_RANGE_ALLOWED && q->base >= arena.base && q->base - arena.base < arena.bytes)
-            drop(c, &c->range.p[i]);
+            memory_drop(c, &c->range.p[i]);
         else
             i++;
     }

@@ -214,7 +214,7 @@ CUresult cuMemSetMemPool(CUmemLocation *where, CUmemAllocationType type, CUmemor
 }
 
 /* ---- allocation: c->pooled is sorted by address ---- */
-static size_t place(const struct CUctx_st *c, CUdeviceptr p)
+static size_t pool_place(const struct CUctx_st *c, CUdeviceptr p)
 {
     size_t lo = 0, hi = c->pooled.n;
     while (lo < hi) {
@@ -229,7 +229,7 @@ static size_t place(const struct CUctx_st *c, CUdeviceptr p)
 
 struct CUmemPoolHandle_st *cu_pool_of(struct CUctx_st *c, CUdeviceptr p)
 {
-    size_t i = place(c, p);
+    size_t i = pool_place(c, p);
     return i < c->pooled.n && c->pooled.p[i].base <= p ? c->pooled.p[i].pool : NULL;
 }
 
@@ -242,7 +242,7 @@ static void give_back(struct cu_pooled *a)
 
 CUresult cu_pool_free(struct CUctx_st *c, CUdeviceptr p)
 {
-    size_t i = place(c, p);
+    size_t i = pool_place(c, p);
     CU_REQUIRE(i < c->pooled.n && c->pooled.p[i].base == p, CUDA_ERROR_NOT_FOUND);
     sg_mem_free(c->dev->sg, p);
     give_back(&c->pooled.p[i]);
@@ -273,7 +273,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *ret, size_t bytes, CUmemoryPool p,
     CU_REQUIRE(!p->props.maxSize || bytes <= p->props.maxSize - p->used, CUDA_ERROR_OUT_OF_MEMORY);
     CU_REQUIRE(dt_reserve(&c->pooled, c->pooled.n + 1), CUDA_ERROR_OUT_OF_MEMORY);
     CU_TRY(cu_from_dt(sg_mem_alloc_for(c->dev->sg, bytes, c, &addr)));
-    size_t i = place(c, addr);
+    size_t i = pool_place(c, addr);
     memmove(c->pooled.p + i + 1, c->pooled.p + i, (c->pooled.n - i) * sizeof *c->pooled.p);
     c->pooled.p[i] = (struct cu_pooled){addr, bytes, p};
     c->pooled.n++;

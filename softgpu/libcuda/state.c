@@ -58,7 +58,7 @@ static void thread_ends(void *number)
         }
 }
 
-static void start(void)
+static void state_start(void)
 {
     make_lock();
     pthread_key_create(&leaving, thread_ends);
@@ -67,7 +67,7 @@ static void start(void)
 
 int cu_lock(void)
 {
-    pthread_once(&once, start);
+    pthread_once(&once, state_start);
     pthread_mutex_lock(&lock);
     held++;
     return 0;

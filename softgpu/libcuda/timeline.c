@@ -23,7 +23,7 @@ static void fresh(struct CUstream_st *s)
     }
 }
 
-static bool add(uint32_t *list, uint32_t *n, uint32_t work)
+static bool timeline_add(uint32_t *list, uint32_t *n, uint32_t work)
 {
     for (uint32_t i = 0; i < *n; i++)
         if (list[i] == work)
@@ -32,7 +32,7 @@ static bool add(uint32_t *list, uint32_t *n, uint32_t work)
     return true;
 }
 
-static CUresult append(struct CUstream_st *s, struct sg_work w, struct CUevent_st *event, bool programmatic)
+static CUresult timeline_append(struct CUstream_st *s, struct sg_work w, struct CUevent_st *event, bool programmatic)
 {
     struct CUctx_st *c = s->ctx;
     if (c->log.n >= LOG_MAX)
@@ -50,14 +50,14 @@ static CUresult append(struct CUstream_st *s, struct sg_work w, struct CUevent_s
         w.early = early;
     }
     if (s->last)
-        add(after, &n, s->last - 1);
+        timeline_add(after, &n, s->last - 1);
     for (size_t i = 0; i < s->waits.n; i++)
-        add(after, &n, s->waits.p[i]);
+        timeline_add(after, &n, s->waits.p[i]);
     for (struct CUstream_st *t = c->streams; t; t = t->next) {
         fresh(t);
         if (t->last && t != s && (s == c->null_stream || t == c->null_stream) &&
             !((s->flags | t->flags) & CU_STREAM_NON_BLOCKING))
-            add(after, &n, t->last - 1);
+            timeline_add(after, &n, t->last - 1);
     }
     w.after = after;
     w.nafter = n;
@@ -78,11 +78,11 @@ static CUresult append(struct CUstream_st *s, struct sg_work w, struct CUevent_s
 
 CUresult cu_log(struct CUstream_st *s, struct sg_work w, struct CUevent_st *event)
 {
-    return append(s, w, event, false);
+    return timeline_append(s, w, event, false);
 }
 CUresult cu_log_kernel(struct CUstream_st *s, struct sg_work w, bool programmatic)
 {
-    return append(s, w, NULL, programmatic);
+    return timeline_append(s, w, NULL, programmatic);
 }
 
 static void clear(struct CUctx_st *c)

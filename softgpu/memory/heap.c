@@ -94,7 +94,7 @@ uint64_t sg_heap_take(struct sg_device *d, uint64_t bytes, uint64_t *ret_bytes)
 }
 
 /* The piece that holds addr; NULL: outside. */
-static struct piece *find(struct sg_heap *h, uint64_t addr)
+static struct piece *heap_find(struct sg_heap *h, uint64_t addr)
 {
     size_t lo = 0, hi = h->n;
     while (lo < hi) {
@@ -108,7 +108,7 @@ static struct piece *find(struct sg_heap *h, uint64_t addr)
 }
 
 /* The piece is free, and one with free neighbours. */
-static void merge(struct sg_heap *h, struct piece *p)
+static void heap_merge(struct sg_heap *h, struct piece *p)
 {
     size_t i = (size_t)(p - h->piece), first = i, last = i;
     p->used = false;
@@ -125,11 +125,11 @@ static void merge(struct sg_heap *h, struct piece *p)
 
 const char *sg_heap_give(struct sg_device *d, uint64_t at)
 {
-    struct piece *p = d->heap ? find(d->heap, at) : NULL;
+    struct piece *p = d->heap ? heap_find(d->heap, at) : NULL;
     if (!p || (p->used && p->at != at))
         return "which malloc has not given";
     if (!p->used)
         return "which is free already";
-    merge(d->heap, p);
+    heap_merge(d->heap, p);
     return NULL;
 }

@@ -266,7 +266,7 @@ void sg_mem_free_owned(struct sg_device *d, const void *owner)
     pthread_mutex_unlock(&d->exec_lock);
 }
 
-static int drop(struct sg_device *d, uint64_t addr, bool registered)
+static int memory_drop(struct sg_device *d, uint64_t addr, bool registered)
 {
     pthread_mutex_lock(&d->exec_lock);
     pthread_mutex_lock(&d->lock);
@@ -286,8 +286,8 @@ static int drop(struct sg_device *d, uint64_t addr, bool registered)
     return r;
 }
 
-int sg_mem_free(struct sg_device *d, uint64_t addr) { return drop(d, addr, false); }
-int sg_mem_unregister(struct sg_device *d, void *p) { return drop(d, (uint64_t)(uintptr_t)p, true); }
+int sg_mem_free(struct sg_device *d, uint64_t addr) { return memory_drop(d, addr, false); }
+int sg_mem_unregister(struct sg_device *d, void *p) { return memory_drop(d, (uint64_t)(uintptr_t)p, true); }
 
 int sg_mem_register(struct sg_device *d, void *p, uint64_t bytes, bool read_only)
 {

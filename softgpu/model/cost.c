@@ -65,7 +65,7 @@ static double mean_l2_ns(const struct sg_model *m) /* data lies in either half a
 }
 
 /* How many blocks like the mean of the ordinary ones do the work of all. */
-static double units(const struct sg_sim_kern *k, const struct sg_stats *st, uint32_t blocks)
+static double cost_units(const struct sg_sim_kern *k, const struct sg_stats *st, uint32_t blocks)
 {
     if (k->talk || !st->light_blocks || st->light_blocks >= blocks || st->light_instructions >= st->instructions)
         return blocks;
@@ -78,7 +78,7 @@ static void block_cost(const struct sg_sim *s, const struct sg_work *w, const st
                        struct sg_sim_kern *k)
 {
     const struct sg_model *m = s->m;
-    double n = units(k, st, blocks), threads = n * w->threads, warps = (w->threads + 31) / 32;
+    double n = cost_units(k, st, blocks), threads = n * w->threads, warps = (w->threads + 31) / 32;
     double pad = warps * 32 / w->threads; /* lanes of a partial warp are issued too */
     double c = (double)st->instructions * pad / ISSUE_CLOCK;
     c = max2(c, over((double)st->fp32 * pad, m->fp32_lanes));
@@ -152,7 +152,7 @@ static int start_part(struct sg_sim *s, struct sg_sim_kern k, const struct sg_st
     uint64_t most = (uint64_t)resident * s->m->sms * MAX_WAVES / k.cluster * k.cluster;
     if (k.to_place > most && !k.each)
         k.to_place = most;
-    double n = (double)k.to_place, all = units(&k, st, blocks), mean = all / n;
+    double n = (double)k.to_place, all = cost_units(&k, st, blocks), mean = all / n;
     double share = (st->max_block_share > 1 ? st->max_block_share : 1) * (all / blocks);
     if (share > all)
         share = all;

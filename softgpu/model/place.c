@@ -11,7 +11,7 @@
 
 #include "base/alloc.h"
 
-static bool fits(const struct sg_sim *s, const struct sg_sim_sm *p, const struct sg_sim_kern *k)
+static bool place_fits(const struct sg_sim *s, const struct sg_sim_sm *p, const struct sg_sim_kern *k)
 {
     const struct sg_model *m = s->m;
     return p->blocks < m->max_blocks_sm && (p->warps + k->warps) * 32 <= m->max_threads_sm &&
@@ -55,11 +55,11 @@ static int put_block(struct sg_sim *s, uint32_t ki, uint32_t i, uint32_t *given)
 }
 
 /* How many more blocks of the kernel fit the SM. */
-static uint32_t room(const struct sg_sim *s, const struct sg_sim_sm *p, const struct sg_sim_kern *k)
+static uint32_t place_room(const struct sg_sim *s, const struct sg_sim_sm *p, const struct sg_sim_kern *k)
 {
     struct sg_sim_sm q = *p;
     uint32_t n = 0;
-    for (; fits(s, &q, k); n++)
+    for (; place_fits(s, &q, k); n++)
         q.blocks++, q.warps += k->warps, q.regs += k->regs, q.shared += k->shared;
     return n;
 }
@@ -76,7 +76,7 @@ static int place_clusters(struct sg_sim *s, uint32_t ki, uint32_t *given)
             unsigned f, m = sg_gpc(s->m, g, &f);
             uint64_t free = 0, blocks = 0;
             for (unsigned i = f; i < f + m; i++)
-                free += room(s, &s->sm[i], k), blocks += s->sm[i].blocks;
+                free += place_room(s, &s->sm[i], k), blocks += s->sm[i].blocks;
             if (free >= k->cluster && (best == SG_NO_INDEX || (double)blocks / m < load))
                 best = g, first = f, n = m, load = (double)blocks / m;
         }
@@ -85,7 +85,7 @@ static int place_clusters(struct sg_sim *s, uint32_t ki, uint32_t *given)
         for (uint32_t b = 0; b < k->cluster && !r; b++) {
             uint32_t at = SG_NO_INDEX;
             for (uint32_t i = first; i < first + n; i++)
-                if (fits(s, &s->sm[i], k) && (at == SG_NO_INDEX || s->sm[i].blocks < s->sm[at].blocks))
+                if (place_fits(s, &s->sm[i], k) && (at == SG_NO_INDEX || s->sm[i].blocks < s->sm[at].blocks))
                     at = i;
             r = put_block(s, ki, at, given);
         }
@@ -107,7 +107,7 @@ int sg_sim_place(struct sg_sim *s)
             r = place_clusters(s, ki, given);
         for (uint32_t level = 0; k->cluster == 1 && level < s->m->max_blocks_sm && k->to_place && !r; level++)
             for (uint32_t i = 0; i < sms && k->to_place && !r; i++)
-                if (s->sm[i].blocks == level && fits(s, &s->sm[i], k))
+                if (s->sm[i].blocks == level && place_fits(s, &s->sm[i], k))
                     r = put_block(s, ki, i, given);
         for (uint32_t i = 0; i < 2 * sms && !r; i++)
             if (given[i])

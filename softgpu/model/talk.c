@@ -31,7 +31,7 @@ static bool same(const struct sg_talk *a, const struct sg_talk *b)
            !memcmp(a->signal, b->signal, SIGNALS(a) * sizeof *a->signal);
 }
 
-static void *put(uint8_t **at, const void *from, size_t bytes)
+static void *talk_put(uint8_t **at, const void *from, size_t bytes)
 {
     void *p = *at;
     memcpy(p, from, bytes);
@@ -51,13 +51,13 @@ uint32_t sg_talk_keep(const struct sg_talk *t)
     uint8_t *p = !id && kept_bytes + bytes <= MAX_KEPT ? dt_malloc(bytes) : NULL;
     if (p) {
         uint8_t *at = p;
-        struct sg_talk *n = put(&at, t, sizeof *t);
-        n->part = put(&at, t->part, t->npart * sizeof *t->part);
-        n->share = put(&at, t->share, t->nblock * sizeof *t->share);
-        n->wait_at = put(&at, t->wait_at, (t->nblock + 1) * sizeof *t->wait_at);
-        n->wait = put(&at, t->wait, WAITS(t) * sizeof *t->wait);
-        n->signal_at = put(&at, t->signal_at, (t->nflag + 1) * sizeof *t->signal_at);
-        n->signal = put(&at, t->signal, SIGNALS(t) * sizeof *t->signal);
+        struct sg_talk *n = talk_put(&at, t, sizeof *t);
+        n->part = talk_put(&at, t->part, t->npart * sizeof *t->part);
+        n->share = talk_put(&at, t->share, t->nblock * sizeof *t->share);
+        n->wait_at = talk_put(&at, t->wait_at, (t->nblock + 1) * sizeof *t->wait_at);
+        n->wait = talk_put(&at, t->wait, WAITS(t) * sizeof *t->wait);
+        n->signal_at = talk_put(&at, t->signal_at, (t->nflag + 1) * sizeof *t->signal_at);
+        n->signal = talk_put(&at, t->signal, SIGNALS(t) * sizeof *t->signal);
         if (dt_push(&kept, n)) {
             id = (uint32_t)kept.n;
             kept_bytes += bytes;

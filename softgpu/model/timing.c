@@ -228,7 +228,7 @@ static void issue_from(struct sg_sim *s, uint32_t i, double t)
     }
 }
 
-static int finish(struct sg_sim *s, uint32_t i)
+static int timing_finish(struct sg_sim *s, uint32_t i)
 {
     s->w[i].end_us = s->now;
     s->state[i] = DONE;
@@ -242,7 +242,7 @@ static int finish(struct sg_sim *s, uint32_t i)
     return r;
 }
 
-static int begin(struct sg_sim *s, uint32_t i)
+static int timing_begin(struct sg_sim *s, uint32_t i)
 {
     struct sg_work *w = &s->w[i];
     w->start_us = s->now;
@@ -250,17 +250,17 @@ static int begin(struct sg_sim *s, uint32_t i)
     switch (w->kind) {
     case SG_WORK_KERNEL:
         if (!w->blocks || !w->threads)
-            return finish(s, i);
+            return timing_finish(s, i);
         return sg_sim_start(s, i);
     case SG_WORK_COPY: w->end_us = s->now + (double)w->bytes / (s->m->memcpy_gbps * 1000); break;
     case SG_WORK_SET: w->end_us = s->now + (double)w->bytes / (s->m->dram_gbps * s->m->dram_sustained * 1000); break;
-    default: return finish(s, i);
+    default: return timing_finish(s, i);
     }
     return dt_push(&s->ready, i) ? 0 : DT_E_NOMEM;
 }
 
 /* Drop the blocks that are through; a kernel whose last block is through ends. */
-static int collect(struct sg_sim *s)
+static int timing_collect(struct sg_sim *s)
 {
     for (uint32_t i = 0; i < s->m->sms; i++)
         for (uint32_t *at = &s->sm[i].first; *at != SG_NO_INDEX;) {
@@ -289,7 +289,7 @@ static int collect(struct sg_sim *s)
         bool over = s->state[k->work] == RUNNING && !k->live && !held(s, k); /* not before its prerequisites */
         for (size_t o = 0; k->talk && o < s->kern.n && over; o++)
             over = s->kern.p[o].work != k->work || !s->kern.p[o].live;
-        int r = over ? finish(s, k->work) : 0;
+        int r = over ? timing_finish(s, k->work) : 0;
         if (r < 0)
             return r;
     }
@@ -303,7 +303,7 @@ static int collect(struct sg_sim *s)
     return 0;
 }
 
-static int step(struct sg_sim *s)
+static int timing_step(struct sg_sim *s)
 {
     double next = -1;
     for (size_t i = 0; i < s->ready.n; i++) {
@@ -334,7 +334,7 @@ static int step(struct sg_sim *s)
             g->left -= g->rate * dt;
     }
     s->now = max2(s->now, next);
-    int r = collect(s);
+    int r = timing_collect(s);
     if (!r)
         r = fire(s);
     for (size_t i = 0; i < s->ready.n && !r;) {
@@ -346,7 +346,7 @@ static int step(struct sg_sim *s)
         }
         memmove(&s->ready.p[i], &s->ready.p[i + 1], (s->ready.n - i - 1) * sizeof *s->ready.p);
         s->ready.n--;
-        r = s->state[id] == READY ? begin(s, id) : finish(s, id);
+        r = s->state[id] == READY ? timing_begin(s, id) : timing_finish(s, id);
     }
     if (!r)
         r = sg_sim_place(s);
@@ -385,7 +385,7 @@ static int dependents(struct sg_sim *s)
     return 0;
 }
 
-static double footprint(const struct sg_work *w, uint32_t n)
+static double timing_footprint(const struct sg_work *w, uint32_t n)
 {
     double f = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -400,7 +400,7 @@ int sg_timeline(const struct sg_model *m, struct sg_work *w, uint32_t n)
     if (!n)
         return 0;
     struct sg_sim s = {.m = m, .w = w, .n = n, .clocks_us = m->clock_khz / 1000.0, .free_group = SG_NO_INDEX};
-    double f = footprint(w, n);
+    double f = timing_footprint(w, n);
     s.miss = f <= (double)m->l2_bytes ? 0 : 1 - (double)m->l2_bytes / f;
     s.sm = dt_calloc(m->sms, sizeof *s.sm);
     s.waits = dt_calloc(n, sizeof *s.waits);
@@ -422,7 +422,7 @@ int sg_timeline(const struct sg_model *m, struct sg_work *w, uint32_t n)
                 r = make_ready(&s, i);
     }
     while (!r && s.done < n)
-        r = step(&s);
+        r = timing_step(&s);
     for (uint32_t i = 0; s.ended && i < n; i++)
         free(s.ended[i]);
     free(s.ended);

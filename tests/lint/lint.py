@@ -8,6 +8,7 @@ Prints FILE:LINE: what; exit status 1 if there is any.
   length     a .c file over 1,000 lines needs the words "lint: long file" in its head comment, with the reason
   columns    a line of a .c, .h or .py file, a comment in a table (.def), and a line of a page ends at column 120 at
              most; in pages tables, links and blocks of code may be wider, in .py the texts of kernels
+  statics    no name of a static function stands in three or more files
   names      a file of ours that a comment or a page names exists: `x.c` anywhere in the tree, a path from the root,
              from the folder of whoever names it, or from one above it
   head       a .c file opens with a comment, of 3 lines or more when it has over 80; so does a header, and a test
@@ -51,9 +52,7 @@ STRANGERS = re.compile("|".join((
 
 # Pages whose lines may be wider: NEWS.md is history, ENTRIES.md is made by a script, those of folders are being
 # written anew.
-WIDE = ("NEWS.md", "softgpu/", "rewrite/", "analysis/", "ptx/", "daemon/", "cache/", "graph/", "schema/", "systemd/")
-# Folders whose files are on their way into rooms: what their comments call by a bare name is not looked at.
-MOVING = ("rewrite/", "softgpu/", "analysis/")
+WIDE = ("NEWS.md",)
 TEXT = (".c", ".h", ".def", ".md", ".py", ".build", ".txt", ".json", ".cu", ".ptx", ".sh", ".yaml", ".yml", ".sql",
         ".inc", ".map", "")
 
@@ -141,7 +140,7 @@ def lint_names(path, text, there, bare):
     text = comments(path, text)
     for m in FILE.finditer(text):
         name, folder = m[0], os.path.dirname(path)
-        if "/" not in name and (path.startswith(MOVING) or m[2] not in SURE or name in bare):
+        if "/" not in name and (m[2] not in SURE or name in bare):
             continue
         if "/" in name and m[2] not in SURE and name.split("/")[0] not in there:
             continue
@@ -183,6 +182,20 @@ def lint_columns(path, text):
             yield n, f"columns: {len(line)}, not {COLUMNS} at most"
 
 
+def lint_statics(tracked, root):
+    """Names of static functions that stand in three or more files, tests left out: none of them says which it is."""
+    where = {}
+    for path in tracked:
+        if path.endswith((".c", ".h")) and not path.startswith(("tests/", "bench/")):
+            text = open(os.path.join(root, path), encoding="utf-8").read()
+            for m in re.finditer(r"^static (?:[\w*]+[ *]+)*?(?!dt_vec)(\w+)\(", text, re.M):
+                where.setdefault(m[1], {})[path] = text.count("\n", 0, m.start()) + 1
+    for name, files in sorted(where.items()):
+        if len(files) >= 3:
+            path = sorted(files)[0]
+            yield path, files[path], f"statics: {name} stands in {len(files)} files: put the file's word in front"
+
+
 def main():
     root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
     table, bad, seen = include_table(root), 0, 0
@@ -217,6 +230,9 @@ def main():
         for n, what in sorted(found):
             print(f"{path}:{n}: {what}")
         bad += len(found)
+    for path, n, what in lint_statics(tracked, root):
+        print(f"{path}:{n}: {what}")
+        bad += 1
     print(f"lint: {seen} files, {bad} findings")
     return 1 if bad or not seen else 0
 
