@@ -90,9 +90,6 @@ int dev_arch_for(const struct dev_info *i, const char *target, char arch[16], st
 int dev_image_load(struct dev_device *d, const char *ptx, size_t len, CUmodule *ret, bool *ret_cubin, struct dt_err *e);
 /* the driver compiles */
 int dev_image_ptx(struct dev_device *d, const char *ptx, size_t len, CUmodule *ret, struct dt_err *e);
-/* By nvJitLink alone; *ret_final: an error that the driver's compiler will not mend. */
-int dev_image_cubin(struct dev_device *d, const char *ptx, size_t len, CUmodule *ret, bool *ret_final,
-                    struct dt_err *e);
 
 /* carried.c: of a module with m->cubin, on a real device. */
 int dev_image_carried(struct dev_device *d, const struct dev_module *m, CUmodule *ret, struct dt_err *e);

@@ -86,7 +86,9 @@ int dev_image_ptx(struct dev_device *d, const char *ptx, size_t len, CUmodule *r
     return c == CUDA_SUCCESS ? 0 : image_refused(d, c, log, e);
 }
 
-int dev_image_cubin(struct dev_device *d, const char *ptx, size_t len, CUmodule *ret, bool *ret_final, struct dt_err *e)
+/* By nvJitLink alone; *ret_final: an error that the driver's compiler will not mend. */
+static int image_cubin(struct dev_device *d, const char *ptx, size_t len, CUmodule *ret, bool *ret_final,
+                       struct dt_err *e)
 {
     const char *at = dev_directive(ptx, len, ".target");
     char target[32], arch[16], log[LOG_BYTES];
@@ -114,7 +116,7 @@ int dev_image_load(struct dev_device *d, const char *ptx, size_t len, CUmodule *
     *ret_cubin = false;
     if (d->cu->soft)
         return dev_image_ptx(d, ptx, len, ret, e);
-    int r = dev_image_cubin(d, ptx, len, ret, &final, &code);
+    int r = image_cubin(d, ptx, len, ret, &final, &code);
     *ret_cubin = r == 0;
     if (r < 0 && !final) {
         r = dev_image_ptx(d, ptx, len, ret, &text);

@@ -34,8 +34,6 @@ const struct sg_op *sg_meet_group(struct sg_warp *w, const struct sg_op *op, boo
 bool sg_joint(struct sg_warp *w);
 
 /* ---- extern.c ---------------------------------------------------------------------------------------------------- */
-/* Parameter `k` of an extern call, results behind arguments: where it lies in the lane's local memory. */
-uint8_t *sg_call_param(struct sg_warp *w, const struct sg_op *op, unsigned lane, unsigned k);
 
 /* ---- access.c ---------------------------------------------------------------------------------------------------- */
 uint64_t sg_address(const struct sg_warp *w, const struct sg_op *op, unsigned lane);

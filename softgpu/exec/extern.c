@@ -31,7 +31,8 @@ static void text_at(struct sg_warp *w, const struct sg_op *op, unsigned lane, ui
     out[i] = 0;
 }
 
-uint8_t *sg_call_param(struct sg_warp *w, const struct sg_op *op, unsigned lane, unsigned k)
+/* Parameter `k` of an extern call, results behind arguments: where it lies in the lane's local memory. */
+static uint8_t *sg_call_param(struct sg_warp *w, const struct sg_op *op, unsigned lane, unsigned k)
 {
     uint32_t at = w->code->ext[op->x + k];
     return w->local + lane * w->local_bytes + (at & ~SG_IN_FRAME) +

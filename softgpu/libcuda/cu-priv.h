@@ -266,7 +266,6 @@ CUresult cu_current(struct CUctx_st **ret); /* current context without a sticky 
 bool cu_flags_ok(unsigned flags);           /* of a context */
 struct cu_device *cu_device_at(CUdevice d); /* NULL: no such ordinal */
 CUdevice cu_device_ordinal(const struct cu_device *d);
-CUresult cu_context_new(struct cu_device *d, unsigned flags, bool primary, struct CUctx_st **ret);
 void cu_context_free(struct CUctx_st *c);
 CUresult cu_from_dt(int r); /* a DT_E_* of the executor's memory and modules */
 extern unsigned char cu_initialised;
@@ -295,18 +294,13 @@ CUresult cu_image_file(const struct sg_model *m, const char *path, char **ret, s
 bool cu_text_too_new(const char *ptx, unsigned *major, unsigned *minor); /* its .version is over what is known */
 
 /* ---- library.c ---- */
-/* The library's module in this context, loaded if need be. */
-CUresult cu_library_in(struct CUlib_st *l, struct CUctx_st *c, struct CUmod_st **ret);
 /* The function behind a CUfunction or a CUkernel in the current context. */
 CUresult cu_function(struct CUctx_st *c, CUfunction f, struct CUfunc_st **ret);
 
 /* ---- function.c ---- */
-CUresult cu_function_get(const struct CUfunc_st *f, CUfunction_attribute a, int *ret);
-CUresult cu_function_set(struct CUfunc_st *f, CUfunction_attribute a, int v);
 /* The cluster that a launch asks for ({0}: none): against the device, the function and the grid. Fills in what the
  * function asks for. */
 CUresult cu_cluster_check(const struct CUfunc_st *f, const uint32_t grid[3], uint32_t cluster[3]);
-unsigned cu_function_max_threads(const struct CUfunc_st *f);
 
 /* ---- launch.c ---- */
 /* Check against the device and the function, and copy the parameters. */
@@ -370,7 +364,6 @@ void cu_log_done(struct CUctx_st *c);
 /* ---- graph.c, graph-node.c ---- */
 struct CUgraph_st *cu_graph_new(void);
 void cu_graph_free(struct CUgraph_st *g);
-void cu_node_free(struct CUgraphNode_st *n);
 /* The node of g, or of a graph inside it, that is (a copy of) the node with this id; NULL: none. */
 struct CUgraphNode_st *cu_graph_find(struct CUgraph_st *g, uint64_t id);
 /* Give the parameters that p describes to a node of that type, which may be a copy in an exec. */
@@ -379,8 +372,6 @@ CUresult cu_node_set(struct CUctx_st *c, struct CUgraphNode_st *n, const CUgraph
 CUresult cu_node_copy(struct CUgraphNode_st *to, const struct CUgraphNode_st *from);
 CUresult cu_node_new(struct CUgraph_st *g, CUgraphNodeType type, const CUgraphNode *dep, size_t ndep,
                      struct CUgraphNode_st **ret);
-/* `edge` NULL: an ordinary one. Programmatic ones are between kernels. */
-CUresult cu_node_depend(struct CUgraphNode_st *n, struct CUgraphNode_st *on, const CUgraphEdgeData *edge);
 CUresult cu_node_set_launch(struct CUgraphNode_st *n, struct cu_launch *l); /* takes l's parameters */
 CUresult cu_graph_clone(const struct CUgraph_st *g, bool sorted, struct CUgraph_st **ret);
 /* graph-beside.c: may, and do, nodes of this sorted graph run side by side? ret: the work of each. A kernel's fault is
@@ -395,7 +386,6 @@ struct CUmemPoolHandle_st *cu_pool_of(struct CUctx_st *c, CUdeviceptr p); /* NUL
 
 /* ---- vmm.c: mapped memory goes with the device's ---- */
 void cu_vmm_reset(struct cu_device *d);
-bool cu_vmm_holds(CUdeviceptr p);
 
 /* ---- graph-memory.c: memory that graphs allocate and free ---- */
 CUresult cu_graph_memory_new(struct cu_device *d, size_t bytes, struct cu_graph_memory **ret);

@@ -7,7 +7,7 @@
 
 #include "softgpu/libcuda/cu-priv.h"
 
-unsigned cu_function_max_threads(const struct CUfunc_st *f)
+static unsigned function_max_threads(const struct CUfunc_st *f)
 {
     const struct sg_model *m = f->mod->ctx->dev->model;
     unsigned n = f->info->max_threads && f->info->max_threads < 1024 ? f->info->max_threads : 1024;
@@ -16,11 +16,11 @@ unsigned cu_function_max_threads(const struct CUfunc_st *f)
     return n;
 }
 
-CUresult cu_function_get(const struct CUfunc_st *f, CUfunction_attribute a, int *ret)
+static CUresult function_get(const struct CUfunc_st *f, CUfunction_attribute a, int *ret)
 {
     const struct sg_model *m = f->mod->ctx->dev->model;
     switch (a) {
-    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *ret = (int)cu_function_max_threads(f); break;
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *ret = (int)function_max_threads(f); break;
     case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: *ret = (int)f->info->shared_static; break;
     case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: *ret = (int)f->info->const_bytes; break;
     case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: *ret = (int)f->info->local_bytes; break;
@@ -41,7 +41,7 @@ CUresult cu_function_get(const struct CUfunc_st *f, CUfunction_attribute a, int 
     return CUDA_SUCCESS;
 }
 
-CUresult cu_function_set(struct CUfunc_st *f, CUfunction_attribute a, int v)
+static CUresult function_set(struct CUfunc_st *f, CUfunction_attribute a, int v)
 {
     const struct sg_model *m = f->mod->ctx->dev->model;
     switch (a) {
@@ -96,13 +96,13 @@ CUresult cuFuncGetAttribute(int *ret, CUfunction_attribute a, CUfunction handle)
 {
     CU_FUNCTION(c, f, handle);
     CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
-    return cu_function_get(f, a, ret);
+    return function_get(f, a, ret);
 }
 
 CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute a, int v)
 {
     CU_FUNCTION(c, f, handle);
-    return cu_function_set(f, a, v);
+    return function_set(f, a, v);
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config)
@@ -183,7 +183,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunc
 {
     CU_FUNCTION(c, f, handle);
     CU_REQUIRE(grid && block, CUDA_ERROR_INVALID_VALUE);
-    unsigned most = cu_function_max_threads(f), best = 0;
+    unsigned most = function_max_threads(f), best = 0;
     if (limit > 0 && (unsigned)limit < most)
         most = (unsigned)limit;
     for (unsigned n = most; n > 0; n -= n % 32 ? n % 32 : 32) {

@@ -25,7 +25,7 @@ struct CUgraph_st *cu_graph_new(void)
     return g;
 }
 
-void cu_node_free(struct CUgraphNode_st *n)
+static void cu_node_free(struct CUgraphNode_st *n)
 {
     cu_launch_done(&n->launch);
     if (n->child)
@@ -51,7 +51,8 @@ void cu_graph_free(struct CUgraph_st *g)
     cu_handle_free(g);
 }
 
-CUresult cu_node_depend(struct CUgraphNode_st *n, struct CUgraphNode_st *on, const CUgraphEdgeData *edge)
+/* `edge` NULL: an ordinary one. Programmatic ones are between kernels. */
+static CUresult cu_node_depend(struct CUgraphNode_st *n, struct CUgraphNode_st *on, const CUgraphEdgeData *edge)
 {
     static const CUgraphEdgeData zero;
     const CUgraphEdgeData e = edge ? *edge : zero;

@@ -52,6 +52,25 @@ static CUresult library_new(char *text, size_t len, unsigned nopt, CUjit_option 
     return r;
 }
 
+/* The library's module in this context, loaded if need be. */
+static CUresult cu_library_in(struct CUlib_st *l, struct CUctx_st *c, struct CUmod_st **ret)
+{
+    struct CUmod_st *m;
+    for (size_t i = 0; i < l->loaded.n; i++)
+        if (l->loaded.p[i]->ctx == c) {
+            *ret = l->loaded.p[i];
+            return CUDA_SUCCESS;
+        }
+    CU_TRY(cu_module_new(c, l->ptx, l->len, 0, NULL, NULL, &m));
+    if (!dt_push(&l->loaded, m)) {
+        cu_module_free(m);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    m->lib = l;
+    *ret = m;
+    return CUDA_SUCCESS;
+}
+
 /* Where there is a current context, load it there now: what cannot be loaded is said here. */
 static CUresult library_load(char *text, size_t len, unsigned nopt, CUjit_option *opt, void **val,
                              struct CUlib_st **ret)
@@ -113,24 +132,6 @@ CUresult cuLibraryUnload(CUlibrary l)
     CU_READY();
     CU_REQUIRE(cu_is(l, CU_LIBRARY), CUDA_ERROR_INVALID_HANDLE);
     library_free(l);
-    return CUDA_SUCCESS;
-}
-
-CUresult cu_library_in(struct CUlib_st *l, struct CUctx_st *c, struct CUmod_st **ret)
-{
-    struct CUmod_st *m;
-    for (size_t i = 0; i < l->loaded.n; i++)
-        if (l->loaded.p[i]->ctx == c) {
-            *ret = l->loaded.p[i];
-            return CUDA_SUCCESS;
-        }
-    CU_TRY(cu_module_new(c, l->ptx, l->len, 0, NULL, NULL, &m));
-    if (!dt_push(&l->loaded, m)) {
-        cu_module_free(m);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    m->lib = l;
-    *ret = m;
     return CUDA_SUCCESS;
 }
 

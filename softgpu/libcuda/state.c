@@ -154,7 +154,7 @@ CUresult cu_current(struct CUctx_st **ret)
     return CUDA_SUCCESS;
 }
 
-CUresult cu_context_new(struct cu_device *d, unsigned flags, bool primary, struct CUctx_st **ret)
+static CUresult cu_context_new(struct cu_device *d, unsigned flags, bool primary, struct CUctx_st **ret)
 {
     static uint64_t serial;
     struct CUctx_st *c = dt_calloc(1, sizeof *c);

@@ -56,8 +56,6 @@ static struct mapping *mapped(uint64_t p)
     return NULL;
 }
 
-bool cu_vmm_holds(CUdeviceptr p) { return mapped(p) != NULL; }
-
 static void unregister(struct reservation *r)
 {
     for (size_t i = 0; i < r->map.n; i++) {
