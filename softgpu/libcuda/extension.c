@@ -42,7 +42,8 @@ static char given_figures[2048]; /* dovetailSetFigures; "" for none */
 CUresult dovetailSetFigures(const char *figures)
 {
     CU_LOCK();
-    CU_REQUIRE(!cu_initialised, CUDA_ERROR_NOT_PERMITTED);
+    /* the same again changes nothing */
+    CU_REQUIRE(!cu_initialised || !strcmp(given_figures, figures ? figures : ""), CUDA_ERROR_NOT_PERMITTED);
     CU_REQUIRE(!figures || strlen(figures) < sizeof given_figures, CUDA_ERROR_INVALID_VALUE);
     snprintf(given_figures, sizeof given_figures, "%s", figures ? figures : "");
     return CUDA_SUCCESS;
