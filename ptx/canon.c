@@ -1,10 +1,16 @@
-/* Canonical names: one function printed so that its text depends on what it does alone, for the signature.
+/* Canonical names: one function printed in such a way that its text depends only on what the function does. The
+ * signature hashes this text; it need not parse.
  *
- * Registers are %r0 %r1 …, labels L0 L1 …, variables of the function v0 …, its parameters p0 …, variables of module
- * scope g0 …, device functions f0 …, each numbered by first appearance; the function's own name is left out. Registers
- * keep their declared types. What the function uses stands before it, each printed in the same way. Names that mean
- * something outside stay: functions without a body (vprintf, __assertfail), extern variables other than shared memory.
- * The text is for hashing; it need not parse.
+ *   %r0 %r1 …   registers, which keep their declared types
+ *   L0 L1 …     labels
+ *   v0 …        variables of the function
+ *   p0 …        its parameters
+ *   g0 …        variables of module scope
+ *   f0 …        device functions
+ *
+ * Each kind is numbered by first appearance; the function's own name is left out. What the function uses stands before
+ * it, each printed in the same way. Names that mean something outside the module stay: functions without a body
+ * (vprintf, __assertfail), and extern variables other than shared memory.
  */
 #include <stdlib.h>
 #include <string.h>

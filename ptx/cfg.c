@@ -5,6 +5,7 @@
  * exit. Dominators by Semi-NCA (Georgiadis, Tarjan): depth-first numbers, semidominators with path compression, then
  * nearest common ancestors; nothing is recursive. Post-dominators are dominators of the reversed graph from a virtual
  * exit; blocks that never reach it (endless loops) have none.
+ *
  * Not here: questions about the graph (dominance.c), and what an opaque statement might jump to. A function that has
  * such a statement is not understood, and its users must refuse it.
  */

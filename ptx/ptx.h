@@ -94,9 +94,9 @@ static inline bool ptx_has(const struct ptx_inst *i, enum ptx_mod m)
             return true;
     return false;
 }
-/* Does PTX leave bits of the result open? Of the rows of ops.def that say so, where type[0] is of floating point:
- * approximations, sums of matrices in any order; whatever is .approx or .full, or a division or root without a
- * rounding; and cvt to tf32, whose low bits are nobody's. */
+/* Does PTX leave bits of the result open? Only rows of ops.def that say so can, and only if type[0] is of floating
+ * point: approximations, and sums of matrices in any order; whatever is .approx or .full; a division or root without a
+ * rounding; and cvt to tf32, which does not fix the low bits. */
 bool ptx_is_open(const struct ptx_inst *i);
 
 /* Does it read the carry flag, which an earlier instruction with .cc set? */
@@ -105,8 +105,8 @@ static inline bool ptx_reads_carry(const struct ptx_inst *i)
     return i->op == PTX_OP_ADDC || i->op == PTX_OP_SUBC || i->op == PTX_OP_MADC;
 }
 
-/* The operand of a cp.async that says how many bytes are read (an integer), or whether none is (a predicate): NULL
- * without one. The operand behind the size may also be a cache policy, and is nothing of the kind then. */
+/* The operand of a cp.async that says how many bytes are read (an integer), or that none is read (a predicate). NULL:
+ * it has no such operand. The operand behind the size may also be a cache policy, which is not returned. */
 static inline const struct ptx_opnd *ptx_cp_async_source(const struct ptx_inst *i)
 {
     return i->op == PTX_OP_CP_ASYNC && i->nopnd > 3 + ptx_has(i, PTX_M_L2_HINT) ? &i->opnd[3] : NULL;
@@ -118,13 +118,14 @@ bool ptx_set_mod(struct ptx_inst *i, enum ptx_mod m);
 void ptx_clear_mod(struct ptx_inst *i, enum ptx_mod m);
 
 /* ---- video instructions, video.c --------------------------------------------------------------------------------- */
-/* Their selectors (`d.h10`, `a.b7654`) are one constant, the last operand: 16 bits for each of d, a, b, d's lowest. Of
- * these, 0: not written; else three bits for each digit, the last written lowest, the number of digits from bit 12 on,
- * PTX_SEL_HALF: .h and not .b. */
+/* The selectors of an instruction (`d.h10`, `a.b7654`) are one constant, its last operand: 16 bits for each of d, a and
+ * b, those of d lowest. 0: the selector is not written. Else it has three bits for each digit, the digit that is
+ * written last lowest; the number of digits from bit 12 on; and PTX_SEL_HALF for .h instead of .b. */
 enum { PTX_SELS = 3, PTX_SEL_HALF = 0x8000 };
 unsigned ptx_video_lanes(enum ptx_op op); /* 2, 4; 0: no video instruction */
-/* With the defaults put in, of an instruction that ptx_verify takes: mask: bit k: d has lane k; from[0][k], from[1][k]:
- * the lane of a and b, counted through a and then b, that lane k of the operation has on either side. */
+/* The lanes of an instruction that ptx_verify takes, with the defaults put in. Bit k of mask: d has lane k. from[0][k]
+ * and from[1][k]: the two lanes that lane k of the operation works on, counted through the lanes of a and then those of
+ * b. */
 struct ptx_video {
     unsigned lanes;
     uint8_t mask, from[2][4];
@@ -233,10 +234,10 @@ bool ptx_source_of(const struct ptx_function *f, const struct ptx_inst *i, struc
 
 /* ---- where instructions come from (origin.c) --------------------------------------------------------------------- */
 #define PTX_ORIGIN_GLUE "dovetail" /* .file of what rewrites put between */
-/* Every instruction is of the posted text that the module was parsed from, `text`: the first 12 hex digits of its
- * SHA-256 as a number. */
+/* Mark every instruction of the module as one of the posted text that the module was parsed from. `text`: the first 12
+ * hex digits of the posted text's SHA-256, as a number. */
 void ptx_origin_text(struct ptx_module *m, uint64_t text);
-/* Origins as an emitted text has them in its .loc. False, and nothing is done: it is no such text. */
+/* Read the origins that an emitted text has in its .loc. False: the text has none, and nothing is changed. */
 bool ptx_origin_read(struct ptx_module *m);
 
 /* ---- parse, print, verify ---------------------------------------------------------------------------------------- */
@@ -252,22 +253,22 @@ int ptx_print(const struct ptx_module *m, struct dt_str *out);
 int ptx_print_function(const struct ptx_function *f, struct dt_str *out);
 /* one line, without newline */
 int ptx_print_inst(const struct ptx_function *f, const struct ptx_inst *i, struct dt_str *out);
-/* Print one function with registers renamed %r0 %r1 … and labels L0 L1 … by first appearance, its own name and those of
- * its params left out, and the module variables and device functions that it uses (transitively) before it, so renamed
- * too: what the signature hashes. */
+/* Print one function as the signature hashes it: registers are renamed %r0 %r1 … and labels L0 L1 … by first
+ * appearance; the function's own name and those of its params are left out; the module variables and device functions
+ * that it uses (transitively) stand before it, renamed in the same way. */
 int ptx_print_canonical(const struct ptx_function *entry, struct dt_str *out);
 
 /* A module with everything copied (by print and parse), or only `entry` and what it uses when `entry` is not NULL. */
 int ptx_clone(const struct ptx_module *m, const char *entry, struct ptx_module **ret, struct dt_err *e);
 
-/* `text`, which `m` was parsed from, without the functions that none of the n entries needs; every line stays where it
- * is. 1 (and *ret untouched) when there is nothing to leave out, or one of the entries does not exist. *ret ends with a
- * NUL and is the caller's to free. */
+/* The text that `m` was parsed from, without the functions that none of the n entries needs. Every line keeps its
+ * place. Returns 1 (and leaves *ret untouched) if there is nothing to leave out, or if one of the entries does not
+ * exist. *ret ends with a NUL, and the caller frees it. */
 int ptx_narrow(const struct ptx_module *m, const char *text, size_t len, const char *const *entry, size_t n, char **ret,
                size_t *ret_len);
 
-/* Types, operand shapes, register classes, labels defined, special registers only in mov and cvt (§ of each). DT_E_PTX
- * + line. */
+/* Check types, operand shapes, register classes, that labels are defined, and that special registers stand only in mov
+ * and cvt (§ of each). DT_E_PTX with the line. */
 int ptx_verify(const struct ptx_module *m, struct dt_err *e);
 
 struct ptx_function *ptx_find_function(const struct ptx_module *m, const char *name);

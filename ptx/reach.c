@@ -1,8 +1,8 @@
-/* The functions that a kernel may run: a walk over its calls that visits each function once, so recursion and wide call
+/* The functions that a kernel may run: a walk over its calls. It visits each function once, so recursion and wide call
  * graphs cost nothing.
  *
- * A declaration stands for the function of its name that has a body. Calls through registers, and of what has no body,
- * are said (`unknown`), not followed; nor are functions whose address is taken.
+ * A declaration stands for the function of its name that has a body. Calls through registers, and calls of what has no
+ * body, are not followed but reported (`unknown`). Functions whose address is taken are not followed either.
  */
 #include "ptx/reach.h"
 

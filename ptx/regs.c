@@ -1,9 +1,13 @@
 /* The registers that an instruction reads and writes.
  *
- * Destinations are opnd[0], and opnd[1] where dst2, unless the row says PTX_F_NODST; a vector destination writes its
- * elements. PTX_F_DST_READ: opnd[0] is read too (the accumulators of wgmma, also where its scale-d says that they are
- * not added). Address bases, coordinates and all else are reads. A predicated write, and one of a component, is a read
- * too. A call writes what its list of returns names. An opaque statement reads and writes every register it names.
+ *   destinations      opnd[0], and opnd[1] where dst2, unless the row says PTX_F_NODST; a vector destination writes its
+ *                     elements
+ *   PTX_F_DST_READ    opnd[0] is read too: the accumulators of wgmma, also where its scale-d says that they are not
+ *                     added
+ *   reads             address bases, coordinates and all other operands
+ *   reads and writes  a predicated destination, and a component of a register
+ *   calls             write what their list of returns names
+ *   opaque            the statement reads and writes every register that it names
  */
 #include "ptx/ptx.h"
 

@@ -5,12 +5,16 @@
  * the bindings it made, so that opening is free and closing costs what was declared in it.
  *
  * Ranges (`.reg .b32 %r<100000>`) declare nothing: a register is made when it is first named, so a hostile count costs
- * nothing. Labels may be used before they are defined and are local to their scope. A use makes a provisional label in
- * the scope of the use; at the end of the scope, an undefined one moves to the scope around it, or becomes an alias of
- * the label of that name there. What is still undefined at the end of the function is an error (found by the parser).
+ * nothing.
+ *
+ * Labels may be used before they are defined and are local to their scope. A use makes a provisional label in the scope
+ * of the use. At the end of the scope, a label that is still undefined moves to the scope around it, or becomes an
+ * alias of the label of that name there. A label that is undefined at the end of the function is an error (found by the
+ * parser).
+ *
  * Renaming: a name that the function has already taken gets "_1", "_2", … behind it. A name of module scope may be
  * taken over by the function's own scope unless the function has already used it. A word of an opaque statement that
- * means nothing there may be a keyword or a label: nothing but a label takes it as a name afterwards. Text that has no
+ * means nothing there may be a keyword or a label: afterwards only a label may take it as a name. Text that has no
  * shadowing is never renamed.
  *
  * The same structure, kept with a function (ptx_function.scope), serves ptx_append_text.

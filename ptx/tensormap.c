@@ -1,9 +1,9 @@
 /* Tensor maps: bytes, requirements, rows of a box, swizzle.
  *
  * Swizzle (PTX §5.5.7) exchanges atoms within a span of shared memory: the number of the atom in its span is
- * exclusive-ored with the address bits from 7 up, so the pattern depends on the address, not on where the box begins. A
- * row that is shorter than the span still takes a whole span. 32B+8B-flip also exchanges the 8-byte halves of 16 bytes
- * wherever bit 7 is set.
+ * exclusive-ored with the address bits from 7 up. So the pattern depends on the address, not on where the box begins. A
+ * row that is shorter than the span still takes a whole span. 32B+8B-flip also exchanges the two 8-byte halves of 16
+ * bytes wherever bit 7 is set.
  *
  * Not here: im2col, and rows of interleaved layouts (ptx_tensormap_check knows their requirements only).
  */

@@ -1,9 +1,9 @@
-/* The variables and functions of its module that a function needs, transitively, in order of first appearance; and the
- * module's text without all others.
+/* The variables and functions of its module that a function needs, transitively, in order of first appearance. Also the
+ * text of a module with only what some functions need.
  *
- * A worklist of functions; for each, every operand of every instruction, then the symbols in the initialisers of the
- * variables found. An alias brings its target. Variables of a function's own scope are its own and not listed. Linear
- * in the text of what is used.
+ * The search has a worklist of functions. For each function it looks at every operand of every instruction, then at the
+ * symbols in the initialisers of the variables that it found. An alias brings its target. Variables of a function's own
+ * scope are not listed. The cost is linear in the text of what is used.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -4,10 +4,11 @@
  *     vadd2.s32.s32.s32  d.h0, a.h13, b.h02, c;      lane 0: half-word 3 of (a, b) + half-word 2; lane 1 of d is that
  *                                                    of c
  *
- * On d a mask, the lanes that are computed, from the highest on; on a and b, for each lane from the highest on, one of
- * the lanes of a (0 to n - 1) and b (n to 2 n - 1). Without: all; .h10 or .b3210; .h32 or .b7654. The constants of a
- * row's shape letter `k` hold them (ptx.h), so that whoever copies or compares instructions by their operands has them
- * too. What is legal here was compared with ptxas. Not here: what the instructions compute (softgpu/exec/video.c).
+ * The selector of d is a mask: the lanes that are computed, from the highest on. The selectors of a and b name, for
+ * each lane from the highest on, one of the lanes of a (0 to n - 1) and b (n to 2 n - 1). Where they are not written, d
+ * has all lanes, a has .h10 or .b3210, and b has .h32 or .b7654. The constants of a row's shape letter `k` hold the
+ * selectors (ptx.h), so that whoever copies or compares instructions by their operands has them too. What is legal here
+ * was compared with ptxas. Not here: what the instructions compute (softgpu/exec/video.c).
  */
 #include <string.h>
 
