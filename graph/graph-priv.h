@@ -5,8 +5,8 @@
 #include "base/str.h"
 #include "graph/graph.h"
 
-/* A place in the document, as a chain on the stack from the innermost member out; rendered only when an error needs it.
- */
+/* A place in the document: a chain on the stack, from the innermost member out. It becomes text only when an error
+ * needs it. */
 struct g_at {
     const struct g_at *up; /* NULL: the document itself */
     const char *key;       /* member name, or NULL for an element */
@@ -37,7 +37,7 @@ int g_bool(struct g_parser *p, json_t *v, const struct g_at *at, bool *ret);
 int g_number(struct g_parser *p, json_t *v, const struct g_at *at, uint64_t lo, uint64_t hi, int over, uint64_t *ret);
 int g_buffer_ref(struct g_parser *p, json_t *v, const struct g_at *at, uint32_t *ret);
 
-/* `offset` of an object that names buffer b: a byte of it. Absent: *ret stays. */
+/* The `offset` of an object that names buffer b: it names a byte of the buffer. If it is absent, *ret stays. */
 int g_offset(struct g_parser *p, json_t *obj, const struct g_at *at, uint32_t b, uint64_t *ret);
 int g_parse_tensor_map(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_arg *a);
 json_t *g_print_tensor_map(const struct dt_graph *g, const struct dt_arg *a); /* NULL: memory */

@@ -133,8 +133,8 @@ struct dt_graph {
 int dt_graph_parse(const char *text, size_t len, struct dt_graph **ret, struct dt_err *e);
 int dt_graph_from_json(json_t *doc, struct dt_graph **ret, struct dt_err *e); /* takes a reference of its own; do not
                                                                                 * change doc while the graph lives */
-/* posted.c: the posted launches that a plan document carries (without `original` its own), as a graph document with the
- * modules they use. NULL: memory. */
+/* posted.c: the posted launches that a plan document carries (a document without `original`: its own launches), as a
+ * graph document with the modules they use. NULL: memory. */
 json_t *dt_plan_posted(json_t *doc);
 void dt_graph_free(struct dt_graph *g);
 
@@ -171,10 +171,10 @@ struct dt_canon {
 };
 int dt_graph_canon(struct dt_graph *g, struct dt_canon *ret);
 
-/* Content a buffer starts a run with: n = buffer.bytes bytes into `out`. seed_add is added to the fill's seed (weights
- * and constants excepted). Exactly docs/CONTRACT.md §2. */
+/* The content with which a buffer starts a run, exactly as in docs/CONTRACT.md §2: n = buffer.bytes bytes into `out`.
+ * seed_add is added to the fill's seed, except for weights and constants. */
 void dt_fill_bytes(const struct dt_buffer *b, uint64_t seed_add, uint8_t *out);
-/* n bytes of it from byte `first`, which is a multiple of 8. */
+/* n bytes of this content from byte `first`, which is a multiple of 8. */
 void dt_fill_range(const struct dt_buffer *b, uint64_t seed_add, uint64_t first, uint64_t n, uint8_t *out);
 /* SHA-256 of the content at seed_add 0, made in pieces. */
 int dt_fill_sha256(const struct dt_buffer *b, char text[DT_SHA256_TEXT]);

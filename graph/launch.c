@@ -1,10 +1,10 @@
 /* The steps of a graph: kernel launches, memsets, copies; and what a plan's launches carry besides.
  *
  * A step has exactly one of `module`, `memset`, `copy`. Geometry is held to what every CUDA device allows (more is
- * DT_E_LAUNCH); what one device allows is for the device layer. Ranges lie inside their buffers, a copy does not
+ * DT_E_LAUNCH); the limits of one device are checked by device/. Ranges lie inside their buffers, a copy does not
  * overlap itself, and no step writes a weight or a constant (DT_E_WEIGHT; kernels are checked when they run). Names are
- * unique; a step without one is "launchN" after its place. `after` names earlier steps only, so order in the document
- * is always an order to run in.
+ * unique; a step without a name is called "launchN", where N is its place. `after` names earlier steps only, so the
+ * order in the document is always an order in which the steps can run.
  */
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* The document again: members in the order of docs/CONTRACT.md, defaults written out, numbers as exact as they came.
+/* A graph printed as a document: members in the order of docs/CONTRACT.md, defaults written out, numbers as exact as
+ * they came.
  *
  * Parsing what is printed gives the same graph, and printing that gives the same document. A float is a JSON number
  * while it is finite (jansson prints 17 digits, which read back to the same bits), else "0x…" of its bits; whole
