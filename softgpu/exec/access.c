@@ -1,15 +1,18 @@
 /* Accesses to memory, one lane at a time, where no lane loop does them: generic addresses, local and parameter memory,
- * atomics, asynchronous copies; checks of bounds and alignment; and races between blocks.
+ * atomics, asynchronous copies. Checks of bounds and alignment, and races between blocks.
  *
- * Generic addresses: bits 56 and up name the window (state/code.h); 0 is global memory, which includes module variables
- * of the const space.
+ * The bits of a generic address from 56 up name the window (state/code.h); 0 is global memory, which includes module
+ * variables of the const space.
  *
- * Races between blocks (SG_CHECK_BLOCKS; check/check.h has the other modes): a shadow of global memory, of every word
- * or, where less of one is touched, of every byte, holds the last writing block and the reading block, or "several". A
- * block that writes what another one read or wrote, or reads what another one wrote, is a race, unless both accesses
- * are atomics. It knows no order between blocks but that of a cluster's barriers: fences and flags do not excuse. An
- * access counts the barriers of its cluster that are over (`phase`). It comes before barrier phase + 1, or phase + 2 if
- * its thread has arrived there already, and behind barrier `phase`, or phase - 1 if its thread has not waited yet.
+ * Races between blocks (SG_CHECK_BLOCKS; check/check.h has the other modes). A shadow of global memory holds the last
+ * writing block and the reading block, or "several". It has an entry for every word, or for every byte where less than
+ * a word is touched. A block that writes what another block read or wrote, or reads what another block wrote, is a
+ * race, unless both accesses are atomics.
+ *
+ * The only order between blocks that it knows is that of a cluster's barriers: fences and flags do not excuse a race.
+ * An access is recorded with the number of barriers of its cluster that are over (`phase`). It comes before barrier
+ * phase + 1, or before barrier phase + 2 if its thread has arrived at phase + 1 already. It comes behind barrier
+ * `phase`, or behind barrier phase - 1 if its thread has not waited yet.
  */
 #include "softgpu/exec/exec-priv.h"
 

@@ -1,8 +1,9 @@
 /* Bulk copies (PTX §9.7.9.25): cp.async.bulk and cp.reduce.async.bulk, done at once by each active lane.
  *
- * Addresses and sizes are multiples of 16, or it is a fault. A copy to shared memory then takes its bytes off the
- * tx-count of the mbarrier, which has to be in the block it copies to. Multicast writes, and signals, the same offsets
- * in every block of the mask. Reductions compute element by element what red computes (sg_atomic_value).
+ * Addresses and sizes must be multiples of 16; else it is a fault. A copy to shared memory then takes its bytes off the
+ * tx-count of the mbarrier, which must be in the block that the copy goes to. Multicast writes the same offsets in
+ * every block of the mask, and signals there. Reductions compute element by element what red computes
+ * (sg_atomic_value).
  */
 #include "softgpu/exec/exec-priv.h"
 

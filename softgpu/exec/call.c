@@ -1,12 +1,12 @@
 /* Calls of functions that can be active several times in a thread, and their returns; decode/call.c says what a call is
  * made of.
  *
- * A thread's frames lie one behind the other in its local memory, from what is static on, and end where the launch's
- * stack does: a call that does not fit is a fault (kind "stack"). So recursion without end always ends. What a call
- * saves (the place to return to, the caller's frame, the registers of the cycle) is the host's business: a stack beside
- * each lane, which is not part of the thread's local memory and does not count for its limit.
+ * The frames of a thread lie one behind the other in its local memory, behind what is static, and end where the
+ * launch's stack ends. A call that does not fit is a fault (kind "stack"), so recursion without end always ends. What a
+ * call saves (the place to return to, the caller's frame, the registers of the cycle) lies on a stack of the host, one
+ * for each lane. It is not part of the thread's local memory and does not count for its limit.
  *
- * Lanes of a warp that return to different places part, and meet again as after any branch.
+ * If lanes of a warp return to different places, the warp diverges, and the lanes meet again as after any branch.
  */
 #include "softgpu/exec/exec-priv.h"
 

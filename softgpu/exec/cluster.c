@@ -11,9 +11,9 @@
  * access to one comes here. Faults are: a rank that the cluster does not have, a block that has exited, an offset past
  * the block's shared memory, and another block's memory through .shared::cta.
  *
- * barrier.cluster. A phase is over when every thread of the cluster that has not exited has arrived. `arrived` of a
- * warp are its lanes between arrive and wait; `passed` those of them whose phase is over. Undefined in PTX and a fault
- * (trap) here: a second arrive before the wait, a wait without an arrive.
+ * barrier.cluster. A phase is over when every thread of the cluster that has not exited has arrived. In a warp,
+ * `arrived` has the lanes between arrive and wait, and `passed` those of them whose phase is over. A second arrive
+ * before the wait, and a wait without an arrive, are undefined in PTX and a fault (trap) here.
  */
 #include "softgpu/exec/exec-priv.h"
 

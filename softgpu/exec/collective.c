@@ -1,7 +1,8 @@
 /* Collectives: shfl, vote, match, redux, elect, bar.warp.sync.
  *
- * They wait for all living lanes of the member mask. Lanes may come from different places in the code (legal since
- * sm_70): when nothing else of the warp can run, waiting fragments of the same kind are executed jointly (sg_joint).
+ * A collective waits for all living lanes of the member mask. Lanes may come from different places in the code (legal
+ * since sm_70). So when nothing else of the warp can run, waiting fragments of the same kind are executed jointly
+ * (sg_joint).
  *
  * Operands: d the result; a the value; b, c shfl's lane and clamp; ext[x] the member mask (SG_NONE: active lanes),
  * ext[x + 1] the second result.

@@ -24,8 +24,9 @@ static inline void sg_unpark(struct sg_warp *w, uint32_t i) { w->frag[i] = w->fr
 void sg_park(struct sg_warp *w, const struct sg_op *op, uint32_t mask, enum sg_frag_state state, unsigned bar);
 const struct sg_op *sg_switch(struct sg_warp *w, const struct sg_op *bb); /* at a BB, with other fragments waiting */
 const struct sg_op *sg_out_of_fuel(struct sg_warp *w, const struct sg_op *bb);
-/* The warp waits for the others of its warpgroup at `op`, to go on behind it. *ret_last: it is the last one, and works
- * for all. If not, return what this returns. A fault if they meet at different instructions. */
+/* The warp waits at `op` for the other warps of its warpgroup, and goes on behind it. *ret_last: it is the last one,
+ * and does the work of all. If it is not, return what this returns. It is a fault if the warps meet at different
+ * instructions. */
 const struct sg_op *sg_meet_group(struct sg_warp *w, const struct sg_op *op, bool *ret_last);
 
 /* ---- collective.c ------------------------------------------------------------------------------------------------ */
@@ -55,8 +56,8 @@ void sg_track_range(struct sg_warp *w, const struct sg_op *op, const struct sg_r
                     enum sg_access how);
 void sg_track_lanes(struct sg_warp *w, const struct sg_op *op, const uint64_t *addr, uint32_t mask, unsigned bytes,
                     enum sg_access how);
-/* All 32 lanes at base + at[l] within r, aligned elements of at most 32 bytes; those of inactive lanes repeat one of
- * the others. */
+/* The addresses of all 32 lanes, base + at[l], within r: aligned elements of at most 32 bytes. Inactive lanes repeat
+ * the address of another lane. */
 void sg_track_offsets(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t base,
                       const uint32_t *at, unsigned bytes, enum sg_access how);
 /* The same, where each half of the warp is one element, or 16 in a line. */

@@ -130,8 +130,8 @@ enum sg_video_kind {
     SG_V_GT,
     SG_V_GE
 };
-/* First bits: of the write mask (0), of three bits for the place of each of four lanes of a and of b, of the number of
- * lanes, of the signs of d, a, b, of .add, of .sat. */
+/* The first bit of each field: the write mask (0); the places of the four lanes of a and of b, three bits each; the
+ * number of lanes; the signs of d, a, b; .add; .sat. */
 enum sg_video_imm {
     SG_VIDEO_FROM_AT = 4,
     SG_VIDEO_LANES_AT = 28,
@@ -184,7 +184,8 @@ sg_handler sg_tensor_load, sg_tensor_store, sg_tensor_prefetch, sg_tensormap_rep
 const struct sg_op *sg_pick(struct sg_warp *w);
 void sg_calls_reset(struct sg_warp *w);
 void sg_calls_free(struct sg_warp *w);
-/* Where the launch's cluster size is (0,0,0): the kernel's, else one block. NULL: it fits; else why not. */
+/* The cluster size of a launch: its own, or where that is (0,0,0) the kernel's, else one block. NULL: it fits; else the
+ * reason why not. */
 const char *sg_cluster_shape(const struct sg_launch *l, uint32_t ret[3], bool *ret_explicit);
 /* Linear number of block `rank` of cluster `i`. */
 uint64_t sg_cluster_block(const struct sg_run *run, uint64_t i, uint32_t rank);

@@ -1,9 +1,9 @@
 /* Functions without a body that kernels call: vprintf, __assertfail, malloc, free. __dovetail_touch is in record.c.
  *
  * Arguments and results lie in the caller's parameter variables, in local memory (sg_call_param). vprintf formats its
- * text and hands it to sg_print. malloc and free work on the heap of the device (memory/heap.c): malloc gives 0 when
- * there is no room, and for 0 bytes; to free what is not allocated, or no longer, is undefined in CUDA and a fault
- * (trap) here.
+ * text and hands it to sg_print. malloc and free work on the heap of the device (memory/heap.c). malloc gives 0 for 0
+ * bytes and when there is no room. To free memory that is not allocated, or is no longer, is undefined in CUDA and a
+ * fault (trap) here.
  */
 #include "softgpu/exec/exec-priv.h"
 

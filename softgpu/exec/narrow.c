@@ -1,10 +1,15 @@
 /* Pairs: conversions from and to floats of 8, 6 and 4 bits, f32x2 arithmetic, and fma.oob.
  *
- * Narrow formats (PTX §5.2.3): sign, exponent, mantissa, with subnormals. e5m2 has infinities and NaNs, e4m3 a NaN (all
- * ones) and no infinity, e2m3, e3m2 and e2m1 have neither. Conversions to them saturate always (.satfinite is part of
- * the instruction): NaN becomes the NaN where there is one, else the largest number. ue8m0 is an exponent alone, 2^(x -
- * 127), 0xFF its NaN; the sign is dropped. In a pair the first source is the upper half; elements of 6 bits have two
- * zero bits on top of each byte, elements of 4 bits share one.
+ * Narrow formats (PTX §5.2.3) have sign, exponent and mantissa, with subnormals:
+ *
+ *   e5m2               infinities and NaNs
+ *   e4m3               a NaN (all ones), no infinity
+ *   e2m3, e3m2, e2m1   neither
+ *   ue8m0              an exponent alone, 2^(x - 127); 0xFF is its NaN; the sign is dropped
+ *
+ * Conversions to them always saturate (.satfinite is part of the instruction): NaN becomes the NaN where there is one,
+ * else the largest number. In a pair the first source is the upper half. Elements of 6 bits have two zero bits on top
+ * of each byte; elements of 4 bits share one byte.
  *
  * fma.oob: the result is +0 where a or b is the NaN that tensor copies fill with (0x7FF7, tensor.c).
  */

@@ -1,11 +1,11 @@
 /* Recording which bytes each block touches (record.h): calls of __dovetail_touch.
  *
- * A resident block has a bitmap for each plane of each range, a bit a granule, made at the first access. `dirty` has a
- * bit for each group of 64 words that may have bits at all, so that a block's end costs what the block touched. There
- * the bits become intervals and are cleared, and the memory serves the next block.
+ * A resident block has a bitmap for each plane of each range, with a bit for each granule, made at the first access.
+ * `dirty` has a bit for each group of 64 words that may have bits at all, so the end of a block costs only what the
+ * block touched. When a block ends, its bits become intervals and are cleared, and the memory serves the next block.
  *
- * The threads of a warp mostly touch one place, or a line of places: one comparison of all addresses, and one run of
- * bits. Else runs are joined from thread to thread.
+ * The threads of a warp mostly touch one place, or places in a line. Then one comparison of all addresses is enough,
+ * and the access is one run of bits. Otherwise runs are joined from thread to thread.
  */
 #include <stdlib.h>
 #include <string.h>

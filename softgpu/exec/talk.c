@@ -1,10 +1,10 @@
 /* Blocks of one launch that wait for each other: who waited for whom, for the timing model.
  *
  * A wait is a load (or atomic) with .acquire at gpu or sys scope that finds what other blocks released there (.release
- * stores and atomics of the same scopes). Kernels with both are run block after block, so a block that draws its number
- * from a counter and waits only for lower numbers never spins: one poll finds all. What it found is recorded as "the
- * first n signals of this flag". Where two blocks were resident at once (somebody had to spin, so the order of starting
- * is no order of waiting), nothing is recorded, and the blocks of the launch count as alike.
+ * stores and atomics of the same scopes). A kernel with both is run block after block. So if a block draws its number
+ * from a counter and waits only for lower numbers, it never spins: one poll finds all. What the poll found is recorded
+ * as "the first n signals of this flag". If two blocks were resident at once, a block had to spin, and the order in
+ * which blocks started is no order of waiting: then nothing is recorded, and the blocks of the launch count as alike.
  *
  *     depth of a block   0 where it waits for nobody, else one more than the deepest that it waits for
  *     part               blocks that start one after the other and are of one depth: counters of its own

@@ -1,10 +1,10 @@
 /* Copies of tensors in tiled mode (PTX §5.5, §9.7.9.27), and changes of tensor maps.
  *
- * The map is read and checked at each copy: it may be a parameter, const or global memory, and may have been changed by
- * tensormap.replace. A copy goes row by row of the box (ptx/tensormap.h): a row is made complete beside the tensor,
- * with what is outside filled (loads) or left out (stores), and then put into shared memory piece by piece, as the
- * swizzle wants. A load takes the whole box off the tx-count, filled parts included. Loads of tf32 round to nearest,
- * ties away, as cvt.rna does. The NaN of fill mode 1 is 0x7FF7 in every 16 bits.
+ * The map is read and checked at each copy: it may lie in a parameter, in const or in global memory, and
+ * tensormap.replace may have changed it. A copy goes row by row of the box (ptx/tensormap.h). A row is made complete
+ * beside the tensor: what is outside the tensor is filled (loads) or left out (stores). Then the row is put into shared
+ * memory piece by piece, as the swizzle wants. A load takes the whole box off the tx-count, filled parts included.
+ * Loads of tf32 round to nearest, ties away, as cvt.rna does. The NaN of fill mode 1 is 0x7FF7 in every 16 bits.
  *
  * Shared addresses are multiples of 128. Faults: a map that is none or breaks a requirement, another number of
  * dimensions than the instruction's, coordinates of packed types that split a unit, interleaved layouts (not run).

@@ -1,9 +1,9 @@
-/* What a launch touched: sectors of 32 bytes, as coalesced by warp, and which of them at all. For modelled time; and,
- * lane by lane, for the race detector.
+/* What a launch touched, for modelled time: sectors of 32 bytes, as each warp coalesces them, and which sectors were
+ * touched at all. Also, lane by lane, what the race detector sees.
  *
- * Each CPU thread marks sectors in bitmaps of its own, one a direction and allocation, made at the first access;
- * `dirty` says which groups of 64 words have bits at all, so that a small launch in large memory pays for what it
- * touches. sg_track_sum joins them.
+ * Each CPU thread marks sectors in bitmaps of its own. It has two for an allocation, one a direction, made at the first
+ * access. `dirty` says which groups of 64 words have bits at all, so that a small launch in large memory pays only for
+ * what it touches. sg_track_sum joins the bitmaps of all threads.
  */
 #include <stdlib.h>
 #include <string.h>

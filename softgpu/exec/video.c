@@ -1,9 +1,9 @@
 /* Video instructions on two half-words or four bytes, lane by lane as the manual's pseudocode says (PTX ISA, "Video
  * Instructions").
  *
- * Lanes are extended by their operand's sign, so that operands of different types meet as numbers. The result of a lane
- * is cut to its width, after .sat has clamped it to what the destination's type can hold; .add sums whole results,
- * whatever the width. vavrg rounds halves away from zero.
+ * Lanes are extended according to the sign of their operand, so that operands of different types meet as numbers. The
+ * result of a lane is clamped to what the destination's type can hold where .sat asks for it, and then cut to its
+ * width. .add sums whole results, whatever their width. vavrg rounds halves away from zero.
  */
 #include "softgpu/exec/exec-priv.h"
 

@@ -7,12 +7,12 @@
  *     running ── barrier.cluster.wait ──▶ CLUSTER ── all threads of the cluster have arrived ──▶ RUN
  *     running ── collective with lanes missing ──▶ WARP ── they arrive, or exit ──▶ RUN or joint execution
  *
- * Lowest-first gives reconvergence without post-dominators. It alone would starve a fragment that the running one spins
- * for, so a fragment that waited for PATIENCE basic blocks (SPIN_PATIENCE when the running one does atomics) runs for
- * STICK of them.
+ * Lowest-first gives reconvergence without post-dominators. By itself it would starve a fragment that the running one
+ * spins for. So a fragment that has waited for PATIENCE basic blocks (SPIN_PATIENCE if the running one does atomics)
+ * runs for STICK of them.
  *
- * Barriers count threads. A counted barrier counts lanes that do not exist or have exited as arrived when their warp
- * arrives, as the hardware counts warps; a barrier of all threads waits for those that have not exited. Nothing here
+ * Barriers count threads. A barrier of all threads waits for those that have not exited. At a counted barrier, lanes
+ * that do not exist or have exited count as arrived when their warp arrives, as the hardware counts warps. Nothing here
  * knows `.aligned`: a barrier under divergence completes when its threads are there.
  *
  * Operations in which lanes exchange values are in collective.c.

@@ -4,24 +4,27 @@
  * as fragments of mma with more tiles along N (§9.7.15.5.1.1). B, and A otherwise, lie in shared memory as a descriptor
  * says (§9.7.15.5.1.2):
  *
- *     bits 0-13 start, 16-29 leading dimension byte offset L, 32-45 stride dimension byte offset S, all without their
- *     low 4 bits;
- *     49-51 base offset, 62-63 swizzle: 0 none, 1 128 bytes, 2 64 bytes, 3 32 bytes
+ *     bits 0-13    start                                      without its low 4 bits
+ *     bits 16-29   leading dimension byte offset L            without its low 4 bits
+ *     bits 32-45   stride dimension byte offset S             without its low 4 bits
+ *     bits 49-51   base offset
+ *     bits 62-63   swizzle: 0 none, 1 128 bytes, 2 64 bytes, 3 32 bytes
  *
  * in chunks of 16 bytes. K is always 32 bytes, two chunks. W is the swizzle's width in chunks (1 for none). Chunk c of
  *
- *     K-major      row r               (r % 8) * 16 W + (r / 8) * S + c * (16, or L without a swizzle)
- *     MN-major     row k (of K), 8 elements of M or N a chunk: (k % 8) * 16 W + (c % W) * 16 + (c / W) * L + (k / 8) *
- *                  S; without a swizzle L and S change places. 16-bit types only.
+ *     K-major      row r    (r % 8) * 16 W + (r / 8) * S + c * (16, or L without a swizzle)
+ *     MN-major     row k of K, 8 elements of M or N a chunk
+ *                           (k % 8) * 16 W + (c % W) * 16 + (c / W) * L + (k / 8) * S
+ *                           without a swizzle L and S change places; 16-bit types only
  *
- * from the start. Then bits 4 … 6 of the address are exchanged: xor with bits 7 … 9, as many as W has, counted from the
- * base offset. So 8 chunks along one direction and a step along the other are a register of a fragment, as they stand
- * or transposed.
+ * from the start. Then bits 4 … 6 of the address are exchanged: they are xored with bits 7 … 9, as many bits as W has,
+ * counted from the base offset. So 8 chunks along one direction and a step along the other are a register of a
+ * fragment, as they stand or transposed.
  *
- * Time. The instruction is asynchronous and may run at any moment up to wgmma.wait_group: here it runs when the last
- * warp of the group gets to it. A program that reads D, or writes A, B or shared memory too early is wrong on a GPU and
- * goes unnoticed here; so does a missing wgmma.fence or fence.proxy.async. Checked: 128 threads, at the same
- * instruction, with the same descriptors and scale-d; bounds. Rounding is that of mma.
+ * Time. The instruction is asynchronous and may run at any moment up to wgmma.wait_group; here it runs when the last
+ * warp of the group gets to it. A program that reads D too early, or writes A, B or shared memory too early, is wrong
+ * on a GPU and goes unnoticed here; so does a missing wgmma.fence or fence.proxy.async. Checked: 128 threads at the
+ * same instruction, with the same descriptors and scale-d; bounds. Rounding is that of mma.
  */
 #include "softgpu/exec/exec-priv.h"
 
