@@ -6,10 +6,10 @@
  * nowhere (`_`) are not read. Bytes that an asynchronous copy moves are not read either, and stay as uninitialised as
  * they were. Local memory and registers are not checked.
  *
- * A report is the fault of the launch (with SG_CHECK_TELL the launch goes on, and the first of each kind is kept): the
- * first in the order in which the software device happens to execute, which is the same for the same seed. It names the
- * kernel, block, thread, PTX line and instruction, the variable or buffer with the offset in it, and for a race the
- * other thread and its line.
+ * A report is the fault of the launch; with SG_CHECK_TELL the launch goes on, and the first report of each kind is
+ * kept. It is the first one in the order in which the software device happens to execute, which is the same for the
+ * same seed. It names the kernel, block, thread, PTX line and instruction, the variable or buffer with the offset in
+ * it, and for a race the other thread and its line.
  */
 #include "softgpu/check/check-priv.h"
 

@@ -1,9 +1,9 @@
 /* The checking modes of a launch (SG_CHECK_* of sg.h), as the executor sees them.
  *
- * A checked launch runs code of its own (sg_kernel_code(k, true)): every access to memory goes lane by lane through
- * exec/access.c, and fences and waits for asynchronous copies, which otherwise are nothing, are operations. So a launch
- * that is not checked pays nothing. Checked launches run on one CPU thread; w->wk->check is NULL elsewhere, and most
- * functions here may be called only where it is not.
+ * A checked launch runs code of its own (sg_kernel_code(k, true)). In it every access to memory goes lane by lane
+ * through exec/access.c; fences, and waits for asynchronous copies, are operations, while unchecked code has nothing in
+ * their place. So a launch that is not checked pays nothing. Checked launches run on one CPU thread. w->wk->check is
+ * NULL in other launches, and most functions here may be called only where it is not NULL.
  *
  * A function that returns a bool returns false after it has set a fault.
  */
@@ -33,10 +33,12 @@ enum sg_sem {
 /* The lanes of `mask` access `bytes` at the host addresses `at`. False: a fault was set. */
 bool sg_check_lanes(struct sg_warp *w, const struct sg_op *op, uint8_t *const *at, uint32_t mask, unsigned bytes,
                     enum sg_access how, unsigned sem);
-/* `bytes` copied from `from` to `to` by lane: initialised as the source is; the accesses are asynchronous. */
+/* A lane copies `bytes` from `from` to `to`: `to` is then initialised as the source is. The accesses are asynchronous.
+ */
 bool sg_check_copy(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint8_t *to, const uint8_t *from,
                    unsigned bytes);
-/* `n` bytes accessed by a bulk or tensor copy of one lane; a read is not yet one of uninitialised memory. */
+/* A bulk or tensor copy of one lane accesses `n` bytes. Reading uninitialised memory in this way is not yet a finding.
+ */
 bool sg_check_async(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint8_t *at, uint32_t n,
                     enum sg_access how);
 /* `to` is initialised where `from` (NULL: everywhere) is. */
@@ -50,7 +52,7 @@ bool sg_check_same_place(struct sg_warp *w, const struct sg_op *op, unsigned lan
                          unsigned bytes);
 
 /* ---- what orders threads ----------------------------------------------------------------------------------------- */
-/* Barrier n of the block: `mask` of w arrives; it is complete; lanes leave the kernel. */
+/* Barrier n of the block: the lanes `mask` of w arrive; the barrier is complete; lanes leave the kernel. */
 bool sg_check_arrive(struct sg_warp *w, const struct sg_op *op, unsigned n, uint32_t mask, uint32_t count);
 void sg_check_complete(struct sg_block *b, unsigned n);
 void sg_check_exit(struct sg_warp *w, uint32_t mask);

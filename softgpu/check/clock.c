@@ -1,8 +1,8 @@
 /* What happened before what: vector clocks of the threads of checked launches.
  *
- * Each thread has a clock: for every thread of its block (and for what copies asynchronously on its behalf) the stamp
- * up to which that one's accesses happened before; for other blocks only what came by release and acquire. Clocks are
- * shared while they are equal, which after a barrier they are for the whole block.
+ * Each thread has a clock. For every thread of its block (and for what copies asynchronously on behalf of that thread)
+ * the clock has a stamp: that thread's accesses up to the stamp happened before. Of other blocks it has only what came
+ * by release and acquire. Clocks are shared while they are equal; after a barrier they are equal for the whole block.
  *
  *     bar.sync, bar.red     all that arrive, and threads that have exited, before all that wait; bar.arrive only the
  *                           former

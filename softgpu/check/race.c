@@ -5,9 +5,9 @@
  * by different threads, one writes, and the earlier did not happen before the later (clock.c), unless both are
  * strong (atomic, volatile, relaxed, acquire, release) with scopes that reach each other.
  *
- * What is reported is a race in every case. What can be missed: the reads kept are of different warps and blocks where
- * possible, but a fourth read that nothing orders with the three is dropped; a write ordered after one of two atomics,
- * not after the other; threads of a launch beside this one.
+ * Every race that is reported is a race. These races can be missed: the reads kept are of different warps and blocks
+ * where possible, but a fourth read that nothing orders with the three is dropped; a write that is ordered after one of
+ * two atomics and not after the other; accesses of a launch that runs beside this one.
  */
 #include <stdlib.h>
 #include <string.h>
