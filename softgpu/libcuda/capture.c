@@ -1,13 +1,13 @@
 /* Stream capture: work of a capturing stream becomes graph nodes.
  *
- * A capture belongs to the stream that began it; other streams join when they wait for an event that was recorded in
- * it, and must be joined back (by an event that the origin waits for) before it ends. `tail` is what the next node of a
- * stream follows. What all streams of a capture share is in its graph.
+ * A capture belongs to the stream that began it. Other streams join it when they wait for an event that was recorded in
+ * it. They must be joined back (by an event that the first stream waits for) before the capture ends. `tail` is what
+ * the next node of a stream follows. The graph of a capture has what all its streams share.
  *
- * A call that may not be made while something captures (allocation, a wait of the host, work of the legacy stream)
- * fails and breaks the capture: it ends in CUDA_ERROR_STREAM_CAPTURE_INVALIDATED. Whether a call of another thread
- * counts is what the modes say: `global` captures forbid them in every thread, `thread-local` ones in theirs, `relaxed`
- * ones nowhere, and a thread may exempt itself (cuThreadExchangeStreamCaptureMode).
+ * Some calls may not be made while a stream captures: allocation, a wait of the host, work of the legacy stream. Such a
+ * call fails and breaks the capture, which then ends in CUDA_ERROR_STREAM_CAPTURE_INVALIDATED. The mode of the capture
+ * says whose calls count: `global` forbids them in every thread, `thread-local` in the capturing thread, `relaxed`
+ * nowhere. A thread may exempt itself (cuThreadExchangeStreamCaptureMode).
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Questions about the current context.
  *
- * Making, pushing and popping contexts is elsewhere (state.c keeps them). Synchronising waits for the timeline
- * (cu_log_wait) and hands out the sticky error.
+ * Making, pushing and popping contexts is not here (state.c keeps them). Synchronising waits for the timeline
+ * (cu_log_wait) and returns the sticky error.
  */
 #include "softgpu/libcuda/cu-priv.h"
 

@@ -1,8 +1,8 @@
-/* Copies and memsets. Everything becomes a CUDA_MEMCPY3D (arrays excepted: there are none) or a cu_set, and runs at
- * once; the timeline takes the time.
+/* Copies and memsets. Every copy becomes a CUDA_MEMCPY3D, every memset a cu_set. They run at once; how long they take
+ * is the timeline's. There are no arrays.
  *
- * The device side of a copy must lie inside one allocation. A CU_MEMORYTYPE_UNIFIED side that the device does not know
- * is host memory.
+ * The device side of a copy must lie inside one allocation. A side of CU_MEMORYTYPE_UNIFIED that the device does not
+ * know is host memory.
  */
 #include <string.h>
 #include <sys/mman.h>

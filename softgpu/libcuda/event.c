@@ -1,7 +1,7 @@
 /* Events.
  *
- * All work before one has run when it is recorded, so every wait for one ends at once; its time is the timeline's, in
- * modelled microseconds. An event belongs to its context and goes with it.
+ * When an event is recorded, all work before it has run. So every wait for an event ends at once. The time of an event
+ * comes from the timeline, in modelled microseconds. An event belongs to its context and goes with it.
  */
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
 /* The entries that only this device has (extension.h).
  *
- * dovetail reaches them through cuGetProcAddress. Two of them let times be computed without running: a launch's work in
- * the model is handed out as it is (dovetailLastWork), and a timeline made from such works (dovetailTimeline). A work
- * is numbers with a version in front, so that it may be kept in a file; one from there is looked at (dovetailCheckWork)
- * before it is used.
+ * dovetail reaches them through cuGetProcAddress. Two of them let times be computed without running anything.
+ * dovetailLastWork hands out a launch's work in the model as it is, and dovetailTimeline makes a timeline from such
+ * works. A work is numbers with a version in front, so that it may be kept in a file. dovetailCheckWork looks at a work
+ * from a file before it is used.
  */
 #include <stddef.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* Memory that graphs allocate and free (allocation and free nodes), and what a device says about it.
  *
- * Its address is decided when the allocation node is made and is the same in every launch, so other nodes can name it.
- * It exists for kernels and copies only from the run of the allocation node to a free node, cuMemFree or
- * cuMemFreeAsync: it is registered with the device meanwhile (its pages stay). A node and its copies in clones and
- * execs share one; it goes when the last of them and the allocation are gone.
+ * The address of such memory is decided when the allocation node is made, and is the same in every launch, so other
+ * nodes can name it. For kernels and copies the memory exists only from the run of the allocation node to a free node,
+ * cuMemFree or cuMemFreeAsync: meanwhile it is registered with the device (its pages stay). A node and its copies in
+ * clones and execs share one memory. It goes when the last of these nodes is gone and the memory is not allocated.
  */
 #include <stdlib.h>
 #include <string.h>

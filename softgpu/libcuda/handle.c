@@ -1,11 +1,12 @@
 /* Which handles exist: an open-addressing hash table from pointer to kind.
  *
- * A handle is the address of its object. A program may pass anything: NULL, garbage, a handle of another kind, one that
- * was destroyed. So an entry looks a handle up here before it follows it; what is not in the table is never read. The
- * memory of the last QUARANTINE destroyed objects is kept back, so that a handle that was destroyed a while ago is not,
- * by its address, a new object.
+ * A handle is the address of its object. A program may pass anything: NULL, garbage, a handle of another kind, a handle
+ * that was destroyed. So an entry looks a handle up here before it follows it; what is not in the table is never read.
+ * The memory of the last QUARANTINE destroyed objects is kept back. So no new object gets the address of a handle that
+ * was destroyed a while ago.
  *
- * Linear probing, at most half full, deletion by moving later entries back. The caller holds the lock (state.c).
+ * The table uses linear probing and is at most half full; a deletion moves later entries back. The caller holds the
+ * lock (state.c).
  */
 #include <stdlib.h>
 

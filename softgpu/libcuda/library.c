@@ -1,8 +1,8 @@
 /* Libraries: modules that belong to no context, and their kernels.
  *
- * A CUlibrary keeps its text and is loaded into a context when something of it is first used there; a CUkernel is a
- * name in a library, and may be launched wherever a CUfunction may (cast). A context that dies takes its modules along,
- * the library stays.
+ * A CUlibrary keeps its text. It is loaded into a context when something of it is first used there. A CUkernel is a
+ * name in a library; cast, it may be launched wherever a CUfunction may. A context that dies takes its modules along,
+ * and the library stays.
  */
 #include <stdlib.h>
 #include <string.h>

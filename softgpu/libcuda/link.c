@@ -1,11 +1,16 @@
 /* The linker: cuLink* joins PTX modules into one. What it gives back as the "cubin" is PTX text, which cuModuleLoadData
  * takes.
  *
- * One input is passed on as it is. Several are parsed, and printed behind each other under one header (the newest
- * version, the highest target). Names that a module keeps to itself and that another one has too get a number; an
- * `extern` declaration of what another module defines, or declares before, goes; of weak and common definitions the
- * first stays. Two strong definitions of a name are an error. Inputs: PTX and fat binaries with PTX. SASS, objects and
- * libraries are CUDA_ERROR_NO_BINARY_FOR_GPU, NVVM is CUDA_ERROR_NOT_SUPPORTED.
+ * One input is passed on as it is. Several inputs are parsed, and printed one after the other under one header (the
+ * newest version, the highest target).
+ *
+ *   names that a module keeps to itself   get a number where another module has the same name
+ *   `extern` declarations                 go if another module defines the name, or an earlier one declares it
+ *   weak and common definitions           the first one stays
+ *   two strong definitions of a name      are an error
+ *
+ * Inputs are PTX and fat binaries with PTX. SASS, objects and libraries are CUDA_ERROR_NO_BINARY_FOR_GPU, NVVM is
+ * CUDA_ERROR_NOT_SUPPORTED.
  */
 #include <stdlib.h>
 #include <string.h>

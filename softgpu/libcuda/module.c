@@ -1,7 +1,7 @@
 /* Modules: from PTX text or a fat binary; functions by name, module variables.
  *
- * A CUmodule is one sg_module of one context. JIT options: the two log buffers are honoured, the others accepted and
- * ignored.
+ * A CUmodule is one sg_module of one context. Of the JIT options the two log buffers have an effect; the others are
+ * accepted and ignored.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Questions about addresses, and advice about managed memory.
  *
- * The advice is followed already: host and device share every byte, so it is checked and forgotten.
+ * The advice has no effect, since host and device share every byte: it is checked and forgotten.
  */
 #include <string.h>
 

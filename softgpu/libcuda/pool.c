@@ -1,8 +1,9 @@
 /* Memory pools and allocation in stream order.
  *
- * Work runs inside the call that asks for it, so an allocation in stream order is made at once and a free is done at
- * once: all earlier work of every stream has run. A pool is therefore a set of properties and a count; what is freed
- * goes back to the host, and the reserved bytes are the used ones. In a capture both become nodes (graph-memory.c).
+ * Work runs inside the call that asks for it. So an allocation in stream order is made at once, and a free is done at
+ * once: all earlier work of every stream has run. A pool is therefore a set of properties and a count. Freed memory
+ * goes back to the host, so the reserved bytes of a pool are its used bytes. In a capture both calls become nodes
+ * (graph-memory.c).
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Streams.
  *
- * Everything runs in the order of the calls, which keeps the order of each stream. What overlaps in time is decided by
- * the timeline (timeline.c).
+ * All work runs in the order of the calls, which keeps the order of each stream. The timeline (timeline.c) decides what
+ * overlaps in time.
  */
 #include <stdlib.h>
 
