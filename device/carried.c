@@ -1,18 +1,18 @@
 /* The machine code that a plan carries, on a device.
  *
  * A plan's kernels were compared with the posted ones as machine code of one assembler (docs/BITS.md). Another
- * assembler, or another version of it, may make other code of the same PTX; the driver's compiler is one. So on a real
+ * assembler, or another version of it, may make other code of the same PTX; so may the driver's compiler. So on a real
  * device a module of a plan runs as the first of these that is possible:
  *
  *   1. the code that nvJitLink makes of its PTX here, if it equals the carried code byte for byte. Then the driver gets
  *      no bytes from a stranger.
- *   2. the code that nvJitLink makes here, if it differs or none is carried, and if another comparison with what the
- *      same nvJitLink makes of the posted modules finds the same arithmetic. rw_carried of rewrite/ compares and puts
- *      it in the place of the carried code.
+ *   2. the code that nvJitLink makes here, if it differs from the carried code or the plan carries none, and if it has
+ *      the same arithmetic as what the same nvJitLink makes of the posted modules. rw_carried of rewrite/ compares the
+ *      two and puts this code in the place of the carried code.
  *   3. the carried code, if no nvJitLink is at hand, the code is for this architecture and the driver takes it.
  *   4. nothing: the posted launches run instead (verb `run` of the worker).
  *
- * The software device executes PTX and looks at none of this. libdovetail has no assembler: it loads what is carried
+ * The software device executes PTX and looks at none of this. libdovetail has no assembler: it loads the carried code
  * (client/plan-load.c).
  */
 #include <stdlib.h>

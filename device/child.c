@@ -1,15 +1,17 @@
-/* One compiler job in a confined child process (nvrtc-child.c): start it, feed it, wait for it with a deadline.
+/* One compiler job in a confined child process (nvrtc-child.c): this file starts the child, feeds it, and waits for its
+ * answer with a deadline.
  *
- * NVRTC and ptxas get text from strangers; they can hang, eat memory, crash and, for NVRTC, read files. So each job is
- * a process of its own: it costs about 40 ms and makes the deadline real (SIGKILL). The parent never loads either
+ * NVRTC and ptxas get text from strangers. They can hang, eat memory and crash, and NVRTC can read files. So each job
+ * has a process of its own: it costs about 40 ms, and the deadline is real (SIGKILL). The parent never loads either
  * library.
  *
- * One socket pair, the child's fd 0 and 1. Frames as in base/wire.h. To the child: 'O' an option, any number, then the
- * job's letter with the text. From it: 'L' the log, then one of 'R' the result, 'E' refused (words), 'N' no such
- * library (words).
+ * Parent and child talk over one socket pair, the child's fd 0 and 1, in frames as in base/wire.h.
  *
- * Rules: nothing of our descriptors or environment but what finding the libraries needs reaches the child; its answer
- * is hostile too and is bounded. Several threads may run children at once.
+ *   to the child     'O' an option, any number of times; then the job's letter with the text
+ *   from the child   'L' the log; then one of 'R' the result, 'E' refused (words), 'N' no such library (words)
+ *
+ * The child gets none of our descriptors, and of our environment only what finding the libraries needs. Its answer is
+ * hostile too, and is bounded. Several threads may run children at once.
  */
 #include <errno.h>
 #include <fcntl.h>

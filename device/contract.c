@@ -1,19 +1,19 @@
-/* Arithmetic made explicit where the original leans on the assembler's contraction.
+/* Contraction written out: the arithmetic that a kernel leaves to the assembler becomes explicit.
  *
- * A kernel with unmodified mul and add that ptxas contracts has no explicit form in its text; identity.c sees that
- * `.rn` changes its code. Here the contraction is written out, fma.rn for a product and the sums that take it, by a few
- * policies in turn, and the first whose machine code is byte for byte that of the original is the entry from then on:
- * equal code is the proof, no policy needs to be right.
+ * A kernel may have unmodified mul and add that ptxas contracts. Its text then does not say which arithmetic it has;
+ * identity.c sees that `.rn` changes its code. This file writes the contraction out: fma.rn in place of a product and
+ * the sums that take it. It tries a few policies in turn. The first one whose machine code is byte for byte that of the
+ * original is the entry from then on. Equal code is the proof, so no policy needs to be right.
  *
  *   mul.f32 %m, %a, %b;              (left to die)
  *   sub.f32 %d, %c, %m;       ->     neg.f32 %n, %a; fma.rn.f32 %d, %n, %b, %c;
  *
- * A program's modules are taken in explicit form from the start (prog.c): the software device then gives the bits of
- * the hardware, and what is fused from them is the same arithmetic. dev_explicit is for a single entry where the whole
- * module has no such form.
+ * A program's modules are taken in explicit form from the start (prog.c). So the software device gives the bits of the
+ * hardware, and what is fused from the modules has the same arithmetic. dev_explicit is for a single entry where the
+ * whole module has no such form.
  *
- * Only inside a basic block, with operands unchanged in between. What is contracted across blocks finds no equal and is
- * refused.
+ * It works inside a basic block only, on operands that do not change in between. For a contraction across blocks no
+ * policy gives equal code, and the kernel is refused.
  */
 #include <stdlib.h>
 #include <string.h>

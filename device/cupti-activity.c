@@ -1,14 +1,14 @@
-/* Activity records of CUPTI, decoded into struct dev_trace. Nothing here calls CUPTI: records come from buffers, a
+/* Activity records of CUPTI, decoded into struct dev_trace. Nothing here calls CUPTI: the records come from buffers, a
  * GPU's or a test's.
  *
- * Layouts: the newest version that this cupti_activity.h knows. CUPTI only appends to a record and steps from one to
- * the next by its own size, so older and newer libraries are read alike as long as what is used lies where it always
- * did; the assertions below hold that for the versions of CUDA 12 and 13. Fields past the end of an older record are
- * not read.
+ * Layouts are those of the newest version that this cupti_activity.h knows. CUPTI only appends to a record, and steps
+ * from one record to the next by the record's own size. So records of older and newer libraries are read alike, as long
+ * as the fields in use lie where they always did; the assertions below check this for the versions of CUDA 12 and 13.
+ * Fields past the end of an older record are not read.
  *
- * An external id is a record of its own, of the API call; kernel and call share the correlation id. One graph launch is
- * one call, so all its nodes share one, and the graph node id tells them apart. Records come in any order, across
- * buffers too: joined and sorted at the end.
+ * An external id has a record of its own, that of the API call. A kernel and its call share the correlation id. One
+ * graph launch is one call, so all nodes of the graph share one correlation id, and the graph node id tells them apart.
+ * Records come in any order, across buffers too. They are joined and sorted at the end.
  */
 #include <stddef.h>
 #include <stdlib.h>

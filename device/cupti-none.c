@@ -1,5 +1,5 @@
-/* In place of cupti.c, cupti-activity.c and cupti-range.c where the build had no CUPTI headers: every call says so.
- */
+/* This file replaces cupti.c, cupti-activity.c and cupti-range.c where the build had no CUPTI headers: every call says
+ * so. */
 #include "base/err.h"
 #include "device/profile.h"
 

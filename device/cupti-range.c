@@ -1,16 +1,20 @@
 /* Hardware counters of one range, by CUPTI's range profiler: what was moved and how busy the SMs were.
  *
- * Host part, no GPU needed: chip name, host object, metrics added, config image, number of passes. Target part: a range
- * profiler object on the context, counter data image, SetConfig, then {Start, PushRange, launch, PopRange, Stop} until
- * all passes are in (the six metrics need one on the chips named in profile.h), DecodeData, evaluation by the host
- * object. User ranges with user replay: CUPTI saves and restores nothing and serialises nothing, so kernels that wait
- * for each other are safe; what is launched must be fit to run again when more than one pass is needed.
+ * Two parts work together:
  *
- * Counters are a privilege on most machines. Any refusal is DT_E_PROFILER with the reason: whoever asked goes on with
- * times alone.
+ *   host     needs no GPU: chip name, host object, metrics added, config image, number of passes
+ *   target   a range profiler object on the context, counter data image, SetConfig; then {Start, PushRange, launch,
+ *            PopRange, Stop} until all passes are in (the six metrics need one on the chips named in profile.h); then
+ *            DecodeData, and evaluation by the host object
  *
- * <cupti_profiler_host.h> includes <string> for nothing, which C has not: the build puts an empty file of that name on
- * this folder's path.
+ * Ranges are user ranges with user replay. CUPTI then saves and restores nothing and serialises nothing, so kernels
+ * that wait for each other are safe. If more than one pass is needed, what is launched must be fit to run again.
+ *
+ * Most machines give counters to privileged users only. Any refusal is DT_E_PROFILER with the reason: the caller goes
+ * on with times alone.
+ *
+ * <cupti_profiler_host.h> includes <string> without need, and C has no such header: the build puts an empty file of
+ * that name on this folder's path.
  */
 #include <stdlib.h>
 #include <string.h>

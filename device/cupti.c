@@ -1,16 +1,17 @@
-/* CUPTI: opened by dlopen, and tracing of kernels, memsets and copies (kind CONCURRENT_KERNEL: kernels are not
- * serialised by it).
+/* CUPTI: opened by dlopen; and tracing of kernels, memsets and copies. Kernels are traced by kind CONCURRENT_KERNEL,
+ * which does not serialise them.
  *
- * Order, as the manual's samples have it: subscribe (one subscriber a process; a debugger or profiler holds it where we
- * get error 39), register the buffer callbacks, enable kinds; launch; synchronise, flush, disable, unsubscribe. Driver
- * API records are enabled because external ids are attached to those only. CUPTI calls back without a user pointer,
- * from a thread of its own: hence the static state, under a lock.
+ * The order is that of the manual's samples: subscribe, register the buffer callbacks, enable kinds; launch;
+ * synchronise, flush, disable, unsubscribe. A process has one subscriber; error 39 means that a debugger or profiler is
+ * it. Driver API records are enabled because only they carry external ids. CUPTI calls back from a thread of its own
+ * and without a user pointer: hence the static state, under a lock.
  *
- * Buffers are 1 MB, at most 64 at a time; one that cannot be had makes CUPTI drop records, and the trace says how many.
+ * Buffers are 1 MB each, at most 64 at a time. Where no buffer can be had, CUPTI drops records, and the trace says how
+ * many.
  *
- * libcupti opens "libcuda.so.1" by itself. Where ours is loaded, the dynamic linker would give it that one, so a
- * process that has opened the software device never opens CUPTI for tracing. The host's part of the counters opens no
- * driver and may be used anywhere.
+ * libcupti opens "libcuda.so.1" by itself. Where the software device is loaded, the dynamic linker would give it that
+ * library. So a process that has opened the software device never opens CUPTI for tracing. The host's part of the
+ * counters opens no driver and may be used anywhere.
  */
 #include <dlfcn.h>
 #include <pthread.h>

@@ -50,8 +50,8 @@ struct dev_driver {
 #undef EXT
     bool soft;
 };
-/* NVIDIA's (whatever libcuda.so.1 the linker finds) or ours, initialised; ours with `figures` (dev_open_figures), when
- * this call is the one that opens it. DT_E_NO_DEVICE with the reason. */
+/* Opens and initialises the driver: NVIDIA's (the libcuda.so.1 that the linker finds) or, if `soft`, ours. Ours takes
+ * `figures` (dev_open_figures) if this call is the one that opens it. DT_E_NO_DEVICE with the reason. */
 int dev_driver_open(bool soft, const char *figures, const struct dev_driver **ret, struct dt_err *e);
 bool dev_driver_is_open(bool soft);
 

@@ -1,9 +1,9 @@
 /* Opening a device, what it is, and what its errors mean.
  *
- * One code path for a real GPU and the software device: whatever differs hangs on the extension entries, which only
- * ours has. A device is used through its primary context. After a fault a CUDA context is dead (sticky error):
- * dev_reset starts over. Errors of kernels come back as DT_E_BOUNDS, DT_E_TRAP …; on the software device with kernel,
- * block, thread and PTX line.
+ * A real GPU and the software device share one code path. Whatever differs hangs on the extension entries, which only
+ * the software device has. A device is used through its primary context. After a fault a CUDA context is dead (its
+ * error is sticky), and dev_reset starts over. Errors of kernels are reported as DT_E_BOUNDS, DT_E_TRAP …; on the
+ * software device with kernel, block, thread and PTX line.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -82,12 +82,13 @@ int dev_assemble_lines(const char *ptx, size_t len, const char *arch, void **ret
 int dev_resources(const char *ptx, size_t len, const char *entry, const char *arch, struct dev_resources *ret,
                   struct dt_err *e); /* falls back to estimate (ret->estimated) */
 
-/* Which version made the machine code, as it says itself: "13.0.88". False: it does not. */
+/* The version of the assembler that made the machine code, as the code itself says: "13.0.88". False: it does not say.
+ */
 bool dev_assembler_of(const void *cubin, size_t n, char version[32]);
-/* carried.c: is the machine code that a plan carries of a module that it changed what runs here? 1: the assembler here
- * makes the same; or there is none, and the driver takes it; or the device is the software one, whose machine code is
- * PTX. 0: it is not, `why` says so; *ret (free()) is what the assembler here makes of it, NULL: there is no
- * assembler. */
+/* carried.c: does the machine code that a plan carries of a module that it changed run here? 1: yes, since the
+ * assembler here makes the same code; or there is no assembler, and the driver takes the carried code; or the device is
+ * the software device, which executes PTX. 0: no, and `why` gives the reason; *ret (free()) is the code that the
+ * assembler here makes, NULL: there is no assembler. */
 int dev_carried(struct dev_device *d, const struct dt_module *m, void **ret, size_t *ret_len, struct dt_str *why,
                 struct dt_err *e);
 
@@ -98,13 +99,13 @@ unsigned dev_round_muls(struct ptx_function *f);
 bool dev_round_mul(struct ptx_inst *i);
 enum dev_identity { DEV_IDENTICAL, DEV_OPEN, DEV_CONTRACTED, DEV_UNKNOWN };
 /* Is `entry` of the module (NULL: all of it), printed with .rn, the same machine code? OPEN: no open product reaches an
- * open sum in it, so it is to stay as it is, without .rn. UNKNOWN without nvJitLink. */
+ * open sum in it, so it stays as it is, without .rn. UNKNOWN: there is no nvJitLink. */
 enum dev_identity dev_identity(const struct ptx_module *m, const char *entry, const char *arch);
-/* The entry with its contractions written out, such that its code is the same. A module of its own, NULL: no such form
- * was found. */
+/* The entry with its contractions written out in such a way that its machine code is the same, as a module of its own.
+ * NULL: no such form was found. */
 struct ptx_module *dev_explicit(const struct ptx_module *m, const char *entry, const char *arch);
-/* The whole module, every entry that ptxas contracts in explicit form; the code of the module is the same. NULL:
- * nothing to do, or not found. */
+/* The whole module, with every entry that ptxas contracts in explicit form, and the same machine code. NULL: there is
+ * nothing to do, or no such form was found. */
 struct ptx_module *dev_explicit_module(const struct ptx_module *m, const char *arch);
 /* Both cubins have the same bytes in every .text section. */
 bool dev_same_code(const void *a, size_t na, const void *b, size_t nb);
@@ -235,15 +236,15 @@ int dev_run_fill_buffer(struct dev_run *r, uint32_t buffer, uint64_t seed_add, i
 int dev_run_buffer(struct dev_run *r, uint32_t buffer, dev_ptr *ret_addr);
 /* The range that holds all buffers but the module variables, red zones included. */
 void dev_run_arena(const struct dev_run *r, dev_ptr *ret_base, uint64_t *ret_bytes);
-/* Of bytes [at, at + bytes) that stray: how far from which buffer, "8 bytes past the end of buffer 'x' of 256 bytes";
- * addr by buffer, 0: not there. */
+/* Appends where the bytes [at, at + bytes) of a stray access lie, by the nearest buffer: "8 bytes past the end of
+ * buffer 'x' of 256 bytes". addr has the address of each buffer, 0: not there. */
 void dev_where(const struct dt_graph *g, const dev_ptr *addr, dev_ptr at, uint64_t bytes, struct dt_str *out);
 int dev_run_upload(struct dev_run *r, uint32_t buffer, const void *p, struct dt_err *e);
 int dev_run_download(struct dev_run *r, uint32_t buffer, void *p, struct dt_err *e);
 /* The parameter block of step i with this run's addresses, dev_step.param_total bytes. */
 int dev_run_params(struct dev_run *r, uint32_t step, uint8_t *out);
-/* Tensor maps (tensormap.c), of an argument whose buffer lies at `buffer`: the driver's 128 bytes; the fields; why no
- * buffer can make it one, or NULL. */
+/* Tensor maps (tensormap.c) of an argument whose buffer lies at `buffer`: the driver's 128 bytes; the fields; the
+ * reason why no buffer can make the argument a tensor map, or NULL. */
 int dev_tensor_map_encode(struct dev_device *d, const struct dt_arg *a, dev_ptr buffer, uint8_t out[128],
                           struct dt_err *e);
 void dev_tensor_map_fields(const struct dt_arg *a, dev_ptr buffer, struct ptx_tensormap *ret);
@@ -256,9 +257,10 @@ int dev_run_once(struct dev_run *r, struct dt_err *e);
 int dev_run_part(struct dev_run *r, uint32_t first, uint32_t n, struct dt_err *e);
 /* Launch one step, and wait. */
 int dev_run_step(struct dev_run *r, uint32_t step, struct dt_err *e);
-/* Software device: of each launch with block[n] (linear numbers, ascending) dev_run_step and dev_run_once run these
- * blocks alone, and its cost is as if all had run, with these distinct bytes. block NULL: all. `some` by launch,
- * borrowed until the next call; NULL: everything again. DT_E_UNSUPPORTED on a real device. */
+/* Software device only. Of each launch with block[n] (linear numbers, ascending) dev_run_step and dev_run_once run
+ * these blocks alone. The launch costs as if all blocks had run, with these distinct bytes. block NULL: all blocks.
+ * `some` has one entry a launch and is borrowed until the next call; NULL: all blocks of all launches again.
+ * DT_E_UNSUPPORTED on a real device. */
 struct dev_some {
     const uint32_t *block;
     uint32_t n;

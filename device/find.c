@@ -1,13 +1,16 @@
-/* Where things are: our own helper files, and NVIDIA's libraries.
+/* Finds files: our own helpers, and NVIDIA's libraries. Nothing here is linked against.
  *
- * Ours (the software libcuda, the compiler child) are never found through LD_LIBRARY_PATH or PATH: an environment
- * variable names one for tests, else they lie where the build or the package put them, relative to the running program.
- * Every parent directory is tried, so that a test program deep in a build tree finds the same file as
- * build/daemon/dovetaild.
+ * Our own files are the software libcuda and the compiler child. They are never looked up through LD_LIBRARY_PATH or
+ * PATH. An environment variable names one for tests; else they lie where the build or the package put them, relative to
+ * the running program. Every parent directory is tried, so that a test program deep in a build tree finds the same file
+ * as build/daemon/dovetaild.
  *
- * NVIDIA's are found in this order: DOVETAIL_CUDA_LIBS (directories, separated by ':'; the wheels in a virtual
- * environment), CUDA_HOME, the toolkit that the build used, and what the dynamic linker finds by soname. Nothing here
- * is linked against.
+ * NVIDIA's libraries are looked for in this order:
+ *
+ *   1. DOVETAIL_CUDA_LIBS (directories, separated by ':'; the wheels in a virtual environment)
+ *   2. CUDA_HOME
+ *   3. the toolkit that the build used
+ *   4. what the dynamic linker finds by soname
  */
 #include <dlfcn.h>
 #include <limits.h>

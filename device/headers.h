@@ -1,7 +1,7 @@
-/* Headers of the host's C and C++ libraries, for NVRTC, which has none: sources that strangers post include <math.h> or
- * <cstdint> for what is built in, or is in libcu++ (cuda/std/…, a part of the toolkit). Handed to the compiler in
- * memory, before any folder is searched. nvcc compiles the same kernels with the host's own headers; here every name
- * means what it means on the device.
+/* Replacements for headers of the host's C and C++ libraries, for NVRTC, which has none of them. Sources that strangers
+ * post include <math.h> or <cstdint> for what is built in or is in libcu++ (cuda/std/…, a part of the toolkit). These
+ * headers are handed to the compiler in memory, before any folder is searched. nvcc compiles the same kernels with the
+ * host's own headers; here every name means what it means on the device.
  *
  *   <math.h> <stdio.h> <stdlib.h> <string.h> <assert.h> …  functions are NVRTC's own; constants that it lacks are
  *                                                          defined

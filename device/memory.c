@@ -1,7 +1,7 @@
-/* Memory, modules and single launches: thin over the driver API, with errors as DT_E_*.
+/* Memory, modules and single launches: thin calls over the driver API, with errors as DT_E_*.
  *
- * For the recorder and for tests; whole graphs go through run.c. A launch is asynchronous, its fault comes out of
- * dev_sync().
+ * The recorder and tests use them; whole graphs go through run.c. A launch is asynchronous, and dev_sync() reports its
+ * fault.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,10 @@
 /* Which options a graph may give to NVRTC.
  *
- * An allow-list: options change what is computed, never what is read or written outside the program. So no include
- * paths, no target (the device says it), no files (`--time=`, `--create-pch=` …), no pass-through to ptxas or the
- * linker. A row matches a whole option, or with `=` everything up to it, the rest being checked by its kind. `-D` and
- * `-U` take their word behind them or as the next option.
+ * The list says what is allowed, and all else is refused. An option may change what is computed, never what is read or
+ * written outside the program. So these are not in it: include paths, the target (the device decides it), files
+ * (`--time=`, `--create-pch=` …), and what is passed through to ptxas or the linker. A row matches a whole option. A
+ * row that ends in `=` matches the option up to there, and the row's kind says how the rest is checked. `-D` and `-U`
+ * have their word in the same option or in the next one.
  */
 #include <ctype.h>
 #include <string.h>

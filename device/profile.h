@@ -48,7 +48,8 @@ void dev_trace_done(struct dev_trace *t);
 int dev_activity_add(struct dev_trace *t, const void *record);
 /* All records are there: join external ids by correlation, sort by start. */
 int dev_activity_finish(struct dev_trace *t);
-/* First start to last end of records [from, to), microseconds; time in which none of them ran; their sum. */
+/* Of records [from, to), in microseconds: first start to last end; time in which none of them ran; the sum of their
+ * times. */
 struct dev_span {
     double span_us, idle_us, sum_us;
     size_t n;

@@ -1,24 +1,28 @@
 /* A graph made ready: modules compiled, parsed, verified and assembled; every launch checked against its entry and the
  * device.
  *
- * What is refused here, with a JSON pointer, is what would fail or mean something else later: entries that do not exist
- * (DT_E_NO_ENTRY), arguments that do not fit the parameters (DT_E_ARGS), impossible geometry or shared memory
- * (DT_E_LAUNCH), calls of functions that nothing defines (device-side launches among them), and modules for another GPU
- * (DT_E_UNSUPPORTED). PTX that ptxas refuses is refused too (DT_E_PTX), where ptxas is at hand.
+ * A graph is refused here, with a JSON pointer, if it would fail or mean something else later:
  *
- * Functions that no launch needs are left out before anything looks closer (narrow): a file of templates has hundreds,
- * and ptxas a minute's work with them. Only the syntax of these is checked.
+ *   DT_E_NO_ENTRY      an entry that does not exist
+ *   DT_E_ARGS          arguments that do not fit the parameters
+ *   DT_E_LAUNCH        impossible geometry or shared memory
+ *   DT_E_UNSUPPORTED   calls of functions that nothing defines (device-side launches among them), and modules for
+ *                      another GPU
+ *   DT_E_PTX           PTX that ptxas refuses, where ptxas is at hand
  *
- * PTX that leans on ptxas to contract is written out (contract.c), see write_out.
+ * Functions that no launch needs are left out before anything looks closer (narrow): only their syntax is checked. A
+ * file of templates has hundreds of them, and ptxas would work on them for a minute.
  *
- * Modules are independent of each other: two threads take them in turn (the children of child.c do the work). Progress
- * is reported from the calling thread only. The first module in document order that fails gives the error, whatever
- * order they ran in.
+ * PTX that leaves contraction to ptxas gets its explicit form (contract.c; write_out).
  *
- * A program may be derived from another (dev_prog_derive): planning makes hundreds that differ in one launch. A
- * module's text and its parsed form are a unit, counted by the programs that use it.
+ * Modules are independent of each other. Two threads take them in turn; the work is done by the children of child.c.
+ * Progress is reported from the calling thread only. If modules fail, the first of them in document order gives the
+ * error, in whatever order they were taken.
  *
- * Kernel parameters are laid out as PTX does: each at the next multiple of its alignment.
+ * A program may be derived from another one (dev_prog_derive), since planning makes hundreds that differ in one launch.
+ * A module's text and its parsed form are a unit; programs share units, which count their users.
+ *
+ * Kernel parameters are laid out as in PTX: each at the next multiple of its alignment.
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -5,11 +5,12 @@
  * themselves may be touched: an overrun faults. On a real one red zones are only distance. A buffer MODULE::name is the
  * module's variable and lies where the module was loaded.
  *
- * A pass launches each step on its stream; `after` becomes an event wait. Streams do not block each other otherwise; a
- * pass begins when all earlier work is done and ends with a wait. The order of the calls is that of the document. On
- * the software device with a schedule, what may run side by side on a GPU does so there too, blocks of one launch
- * between those of the other, as a graph (dev_run_beside); samples of blocks come launch by launch, in another order
- * that streams and `after` allow.
+ * A pass launches each step on its stream, in the order of the document; `after` becomes an event wait. Otherwise
+ * streams do not block each other. A pass begins when all earlier work is done and ends with a wait.
+ *
+ * On the software device with a schedule, a pass runs as a graph (dev_run_beside): launches that may run side by side
+ * on a GPU do so there too, and blocks of one run between blocks of the other. If only samples of blocks run, the
+ * launches run one after the other, in another order that streams and `after` allow.
  */
 #include <stdlib.h>
 #include <string.h>

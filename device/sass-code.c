@@ -1,10 +1,10 @@
 /* One kernel's machine code: sections, instructions, blocks, subroutines.
  *
- * Subroutines (the slow paths of division and square root, which the assembler shares between all that need them, and
- * functions) are what CALL leads to; RET returns behind the CALL. They lie behind the entry in the same section
- * (ptxas), or in sections of their own (nvJitLink: CALL.ABS with a relocation). A CALL from where no RET is reached is
- * a branch: so ptxas leaves loops for sm_80. A block belongs to one function; code that two functions run into is not
- * known here, nor are indirect branches.
+ * CALL leads to a subroutine, and RET returns behind the CALL. Subroutines are functions, and the slow paths of
+ * division and square root, which the assembler shares between all that need them. They lie behind the entry in the
+ * same section (ptxas), or in sections of their own (nvJitLink: CALL.ABS with a relocation). If no RET is reached from
+ * a CALL's target, the CALL is a branch: ptxas leaves loops this way for sm_80. A block belongs to one function. Not
+ * known here: code that two functions run into, and indirect branches.
  */
 #include "device/machine-priv.h"
 

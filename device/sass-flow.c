@@ -1,11 +1,15 @@
 /* Where a register's value comes from.
  *
- * Origins are searched backward from a use, block by block. What a search carries is the register and a predicate that
- * is known: a use under @P0 does not see a definition under @!P0, and the definitions under @P0 and @!P0 together hide
- * what was before. A CALL is passed through its subroutine, from each RET; what enters a subroutine at its start comes
- * from behind the CALL, or, for a use inside, from the caller (FROM_CALLER). Moves are passed: MOV, IMAD of two zeros,
- * SEL, FSEL, R2UR; constants are known by value: immediates, the zero register, HFMA2 of two zeros, CS2R of zero,
- * constant bank 2. All else is FROM_ELSEWHERE: loads, parameters, integers, bits.
+ * Origins are searched backward from a use, block by block. A search carries the register and a predicate that is
+ * known. A use under @P0 does not see a definition under @!P0; definitions under @P0 and @!P0 together hide what was
+ * before.
+ *
+ * A CALL is passed through its subroutine, from each RET. What enters a subroutine at its start comes from behind the
+ * CALL, or, for a use inside the subroutine, from the caller (FROM_CALLER).
+ *
+ *   passed          moves: MOV, IMAD of two zeros, SEL, FSEL, R2UR
+ *   constants       by value: immediates, the zero register, HFMA2 of two zeros, CS2R of zero, constant bank 2
+ *   FROM_ELSEWHERE  all else: loads, parameters, integers, bits
  */
 #include "device/machine-priv.h"
 

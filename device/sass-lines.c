@@ -3,7 +3,7 @@
  * .debug_line       what `.file` and `.loc` of the PTX say; without any in the PTX it is empty
  * .nv_debug_line_sass   the line of the PTX text itself, without file names
  *
- * (dev_assemble_lines puts the file's number into the line's upper bits, see there: they are taken off again.)
+ * dev_assemble_lines puts the file's number into the upper bits of the line; here they are taken off again.
  *
  * A program is a header (lengths, smallest step, line base and range, names of files) and opcodes that move an address
  * and a line along. Its start address is relocated: the section of code that it is about is that of the relocation's
