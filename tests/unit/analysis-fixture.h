@@ -1,5 +1,5 @@
-/* One graph analysed in every way there is: summarised, as slices, whole, with paged bitmaps, by instrumented PTX and
- * by the device itself. All must agree. */
+/* Analyses one graph in every way there is, and compares: summarised, as slices, whole, with paged bitmaps, by
+ * instrumented PTX and by the device itself. All must agree. */
 #ifndef ANALYSIS_FIXTURE_H
 #define ANALYSIS_FIXTURE_H
 

@@ -1,4 +1,5 @@
-/* A store of what is kept (struct ana_memo): a list in memory that counts, and whose bytes a test may damage. */
+/* A store for kept results (struct ana_memo): a list in memory. It counts its hits, misses and puts, and a test may
+ * damage its bytes. */
 #ifndef DT_TESTS_UNIT_MEMO_LIST_H
 #define DT_TESTS_UNIT_MEMO_LIST_H
 

@@ -1,5 +1,6 @@
-/* Small graphs over five buffers of 4096 bytes through the whole planner, one kind of rewrite at a time, what is legal
- * forced or not. x (f32) and at (i32) are inputs, h and g intermediates, y the output. Built with RW_TEST_HOOKS. */
+/* Runs small graphs over five buffers of 4096 bytes through the whole planner, with one kind of rewrite at a time; what
+ * is legal is forced or not. x (f32) and at (i32) are inputs, h and g intermediates, y the output. Built with
+ * RW_TEST_HOOKS. */
 #ifndef DT_TESTS_REWRITE_PLANS_H
 #define DT_TESTS_REWRITE_PLANS_H
 

@@ -1,4 +1,4 @@
-/* A small graph on the software device, analysed, its reference run and costs taken: what a planning has before its
+/* A small graph on the software device, analysed, with its reference run and its costs: what planning has before its
  * first candidate. */
 #ifndef DT_TESTS_REWRITE_WORLD_H
 #define DT_TESTS_REWRITE_WORLD_H

@@ -1,5 +1,5 @@
-/* Where a taint began (origin.c): in each kernel, the line marked //from must be found for the access of the line
- * marked //site. */
+/* Where a taint began (origin.c): for the access in a kernel's line marked //site, the line marked //from must be
+ * found. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* Footprints that are kept (analysis/record/memo.c): who hits, who must miss, and bytes that are not right.
  *
- * The store here is a list in memory that counts. Kernels: one that is summarised, one that a table of constants leads,
- * one with a shuffle in its address (which runs as its slice on the device). Whatever comes out of the store, results
- * must be those without one; entries whose bytes are changed, cut, or changed and signed again must never do harm.
+ * The store here is a list in memory that counts. One kernel is summarised, one is led by a table of constants, one has
+ * a shuffle in its address (it runs as its slice on the device). With any content of the store, results must be the
+ * same as without a store. Entries whose bytes are changed, cut, or changed and signed again must never do harm.
  */
 #include "analysis-fixture.h"
 #include "memo-list.h"

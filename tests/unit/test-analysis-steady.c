@@ -1,5 +1,5 @@
-/* ana_steady (analysis/taint/steady.c): each kernel says what it is, and those that are steady execute the same work on
- * two inputs. */
+/* ana_steady (analysis/taint/steady.c): each kernel here says whether it is steady, and the steady ones execute the
+ * same work on two inputs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

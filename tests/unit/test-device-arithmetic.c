@@ -1,6 +1,7 @@
-/* The comparison of machine code: pairs of kernels joined by hand, as a rewrite would with and without care, and what
- * is to be said of them. Each body is a line or more of PTX between a load and a store; joined, the value crosses in a
- * register, open or hidden behind an xor with a parameter. Needs nvJitLink. */
+/* The comparison of machine code (device/arithmetic.c): pairs of kernels are joined by hand, as a rewrite would join
+ * them with and without care, and each case says what the comparison must find. Each body is a line or more of PTX
+ * between a load and a store. In the joined kernel the value crosses in a register, open or hidden behind an xor with a
+ * parameter. Needs nvJitLink. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Calibrating finds the figures of a device that it does not know: software devices with figures of their own, and the
- * stock models. */
+/* Calibration finds the figures of a device that it does not know: of software devices with figures of their own, and
+ * of the stock models. */
 #include <elf.h>
 #include <setjmp.h>
 #include <stdarg.h>

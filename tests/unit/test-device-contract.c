@@ -1,6 +1,6 @@
-/* Arithmetic as the machine does it: what ptxas contracts is written out, and a program then has the bits of the
- * hardware. Needs nvJitLink for most; without it nothing is changed. Expected bits are the host's fmaf, and float sums
- * and products rounded apart. */
+/* Contraction made explicit (device/contract.c): what ptxas contracts is written out, and a program then has the bits
+ * of the hardware. Most cases need nvJitLink; without it nothing is changed. Expected bits are the host's fmaf, and
+ * float sums and products that are rounded apart. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

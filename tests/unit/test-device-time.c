@@ -1,5 +1,5 @@
-/* Quantiles of measured times (device/time.c): between two values they are in proportion, at the ends the ends. The
- * interval that is published rests on them. */
+/* Quantiles of measured times (device/time.c): between two values a quantile is in proportion, at the ends it is the
+ * end. The interval that is published rests on quantiles. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* Which of two states is faster, and what is kept of it (rewrite/plan/compare.c): the file itself, beside a device that
- * measures what a row says. Whoever moves one end of an interval, or believes a disturbed measurement, is seen. */
+/* Which of two states is faster, and what of the comparison is kept (rewrite/plan/compare.c). The test runs the file
+ * itself with a device that measures what a row of the table says. A change that moves one end of an interval, or
+ * believes a disturbed measurement, fails a row. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Dead blocks through the planner: what goes, how what stays is launched, and what keeps a block. Expected blocks are
- * worked out by hand. */
+/* Dead blocks through the planner: which blocks go, how the others are launched, and what keeps a block. The expected
+ * blocks are worked out by hand. */
 #include "rewrite-plans.h"
 
 /* Block (x, y) of `tile` writes 32 numbers at 32 (x + gx y); `sized` tells the grid's width, `stops` may trap, `row`

@@ -1,5 +1,5 @@
-/* Edits as the planner takes them: any number of launches for any number, streams and `after`, bytes that nobody
- * reads. */
+/* Edits as the planner takes them: any number of launches in place of any number; streams and `after`; bytes that
+ * nobody reads. */
 #include "rewrite-world.h"
 
 /* The launch's document with another name (NULL: its own), offset into both buffers, and grid. */

@@ -1,5 +1,5 @@
-/* Every row of rewrite/legal.def is broken on purpose and must refuse, by its name; the pair it is broken from must
- * pass. */
+/* Every condition of rewrite/legal.def is broken on purpose: the pair must then be refused by the name of that row. The
+ * pair as it was before must pass. */
 #include "rewrite-fixture.h"
 
 #include "rewrite/emit/flow.h"

@@ -1,9 +1,9 @@
-/* The performance library (rewrite/gate/library.c): the plan is the same with and without it, whatever is in it; and
- * less runs.
+/* The performance library (rewrite/gate/library.c): the plan is the same with and without it, whatever the library
+ * holds, and with it less runs.
  *
- * The store here is a list in memory that counts. Four element-wise kernels in a chain; in one graph a kernel whose
- * branch data decides. Entries are used again by another planning, by a graph with other data, and not by one on whose
- * data costs depend; they are damaged, cut, and forged with a right checksum.
+ * The store here is a list in memory that counts. The graphs are chains of four element-wise kernels; in one graph
+ * there is a kernel whose branch depends on data. Entries are used again by another planning and by a graph with other
+ * data, but not by a graph whose costs depend on data. Entries are also damaged, cut, and forged with a right checksum.
  */
 #include "memo-list.h"
 #include "rewrite-world.h"

@@ -1,5 +1,5 @@
-/* Recipes (rewrite/plan/recipe.c): followed they give the plan that they are of, and nothing else is tried; from
- * strangers they are refused with the step and the reason, whatever is in them, and nothing comes of them.
+/* Recipes (rewrite/plan/recipe.c). A recipe that is followed gives the plan that it was taken from, and nothing else is
+ * tried. A recipe from a stranger is refused with the step and the reason, whatever it holds, and has no other effect.
  */
 #include "base/subject.h"
 #include "memo-list.h"

@@ -1,5 +1,5 @@
-/* What is kept is looked at again: a graph of the corpus on which a fusion gains at once, and the whole is faster
- * without it. */
+/* A kept rewrite is looked at again: the graph is one of the corpus, on which a fusion gains at once but the whole is
+ * faster without it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

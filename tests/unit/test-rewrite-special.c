@@ -1,6 +1,6 @@
-/* Special values (rewrite/gate/contents.c, special.c): plans that are wrong for one value alone are seen; posted
- * kernels that trap, hang or go astray on some keep what they take, and say what was left out; integers that are
- * addresses or trip counts keep to the document. */
+/* Special values (rewrite/gate/contents.c, special.c). A plan that is wrong for one value alone is found out. Posted
+ * kernels that trap, hang or go astray on some values are run on the others, and the result says which were left out.
+ * Integers that are addresses or trip counts keep to the document. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

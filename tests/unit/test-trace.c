@@ -1,6 +1,6 @@
-/* The trace of a plan: no two slices of a track overlap, streams keep apart, what is no timeline is refused.
+/* The trace of a plan: no two slices of a track overlap, streams are kept apart, and what is no timeline is refused.
  *
- * Plans here are written by hand: the planner puts every launch on one stream, traces must not rely on it.
+ * Plans here are written by hand. The planner puts every launch on one stream, and traces must not rely on that.
  */
 #include <setjmp.h>
 #include <stdarg.h>
