@@ -66,8 +66,8 @@ struct origins {
 /* Read .text.ENTRY of a cubin. 0, or an error; 1 and `why`: there is something that this reader does not know. */
 int code_read(struct code *c, const void *cubin, size_t len, const char *entry, struct dt_str *why, struct dt_err *e);
 void code_done(struct code *c);
-/* What defines register reg of instruction at's operands, through moves and selects. 0; 1: too much to say;
- * DT_E_NOMEM. */
+/* The origins of register reg, an operand of the instruction `at`, searched through moves and selects. 0; 1: too much
+ * to say; DT_E_NOMEM. */
 int code_origins(struct code *c, uint32_t at, bool uniform, unsigned reg, unsigned half, struct origins *out);
 /* The lines of every instruction, from .nv_debug_line_sass (posted: of the PTX itself) or .debug_line. 0, DT_E_NOMEM,
  * 1: there is none. */

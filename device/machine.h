@@ -23,10 +23,10 @@ struct dev_part {
     const char *entry;
 };
 
-/* Is the float arithmetic of `entry` in `cubin` that of the parts it was made of? Both with -lineinfo; in the changed
- * kernel `.loc` leads from each instruction to a line of a part's PTX. `ptx` (may be NULL) is the changed kernel's
- * text: a line of it whose value nobody needs may be missing from the machine code. 1: the same. 0: not, or not known:
- * `why` names the instruction, the posted line and what differs. */
+/* Is the float arithmetic of `entry` in `cubin` that of the parts it was made of? Both have line tables (-lineinfo). In
+ * the changed kernel `.loc` leads from each instruction to a line of a part's PTX. `ptx` (may be NULL) is the changed
+ * kernel's text: a line of it whose value nobody needs may be missing from the machine code. 1: the same. 0: not the
+ * same, or not known; `why` names the instruction, the posted line and what differs. */
 int dev_arithmetic(const void *cubin, size_t len, const char *entry, const char *ptx, size_t nptx,
                    const struct dev_part *part, unsigned nparts, struct dt_str *why, struct dt_err *e);
 

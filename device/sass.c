@@ -5,11 +5,13 @@
  *   64-71 third  72-104 signs, predicates, modifiers   105-125 scheduling (stall, barriers, reuse): no meaning for
  *                                                      values
  *
- * Forms: 1 three registers; 2, 3, 7: the third source is immediate, constant, uniform, and stands at 32, the second at
- * 64; 4, 5, 6: the second is. Signs go with the place: 72, 73 with 24; 63, 62 with 32; 75, 74 with 64 (halves: 84, 83),
- * each negation and absolute value. The table (sass-ops.def) says of each opcode what it writes and, of those that
- * compute with floats, what they read and how their modifiers are named. All bits that are no operand, sign or
- * predicate are kept as `mods`, named or not: two instructions are the same operation only if all of them are equal.
+ * Forms: 1 is three registers. In 2, 3 and 7 the third source is immediate, constant or uniform and stands at 32, and
+ * the second source stands at 64. In 4, 5 and 6 the second source is immediate, constant or uniform. Signs go with the
+ * place: 72, 73 with 24; 63, 62 with 32; 75, 74 with 64 (halves: 84, 83), each negation and absolute value.
+ *
+ * The table (sass-ops.def) says of each opcode what it writes. For opcodes that compute with floats it also says what
+ * they read and how their modifiers are named. All bits that are no operand, sign or predicate are kept as `mods`,
+ * named or not: two instructions are the same operation only if all of these bits are equal.
  *
  * What it does not do: other generations, reuse flags, addresses.
  */

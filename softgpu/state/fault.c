@@ -1,6 +1,6 @@
 /* Faults of a thread: where it was, at which instruction, and what happened; and the counters of a basic block.
  *
- * The first fault of a CPU thread stays; launch/ decides which thread's fault is the launch's.
+ * The first fault of a CPU thread stays. launch/ decides which thread's fault becomes the launch's.
  */
 #include "softgpu/state/state.h"
 

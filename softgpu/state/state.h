@@ -9,8 +9,8 @@
  * Divergence. A warp runs one fragment (operation, mask) at a time; the others wait in w->frag: runnable, at a barrier,
  * or at a collective for lanes that are still missing. The lowest position runs first, equal ones are merged.
  *
- * What check/, the recorder (exec/record.c) and the talker (exec/talk.c) keep here is behind pointers to structs of
- * their own; NULL where the launch does not ask for them.
+ * check/, the recorder (exec/record.c) and the talker (exec/talk.c) keep their state in structs of their own. The
+ * pointers to these are NULL where the launch does not ask for them.
  */
 #ifndef DT_SOFTGPU_STATE_H
 #define DT_SOFTGPU_STATE_H
