@@ -1,13 +1,13 @@
-/* Bundles: what was put together and did not get through is kept, so that somebody can look at it.
+/* Bundles: a kernel or plan that was made and then failed a check is kept, so that somebody can look at it.
  *
- * A kernel may fail as text (text.c), at the assembler (rw_resources) or at the loader (rw_state_make); a plan may fail
+ * A kernel may fail as text (text.c), at the assembler (rw_resources) or at the loader (rw_state_make). A plan may fail
  * in a comparison, a race or a wait (plan/choose.c). Each failure leaves a folder under $DOVETAIL_BUNDLES, named by the
- * plan's digest: `original.json` and `plan.json`, both for `dovetail run`, and `what.txt`, the reason. If there is a
- * kernel but no plan with it yet, plan.json is the original with this kernel as one more module: to run it is to
- * compile all modules, so it fails for the same reason.
+ * plan's digest, with `original.json` and `plan.json`, both for `dovetail run`, and `what.txt`, the reason. If there is
+ * a kernel but no plan with it yet, plan.json is the original with this kernel as one more module. To run it, all
+ * modules are compiled, so it fails for the same reason.
  *
- * The worker sets the variable to `bundles` beside the cache if nobody else has. If it is empty, nothing is left. The
- * newest KEPT folders stay. A folder that cannot be written is no error.
+ * The worker sets the variable to `bundles` beside the cache if it is not set. If the variable is empty, nothing is
+ * kept. Only the newest KEPT folders stay. A folder that cannot be written is no error.
  */
 #include "rewrite/emit/emit-priv.h"
 
@@ -25,7 +25,7 @@
 
 static const char *const files[] = {"original.json", "plan.json", "what.txt"};
 
-/* The path in `base`, of one of a bundle's files or (k = 3) of its folder; NULL: memory. Caller frees. */
+/* The path, in `base`, of file k of a bundle, or (k = 3) of its folder. The caller frees it. NULL: out of memory. */
 static char *path_of(const char *base, const char *bundle, unsigned k)
 {
     struct dt_str s = {0};
@@ -33,7 +33,7 @@ static char *path_of(const char *base, const char *bundle, unsigned k)
     return dt_str_take(&s);
 }
 
-/* Folders named as bundles are; *ret_oldest is the one whose reason was written first. */
+/* Count the folders with names of bundles. *ret_oldest: the one whose reason was written first. */
 static unsigned bundle_count(const char *base, char ret_oldest[17])
 {
     DIR *d = opendir(base);
@@ -56,7 +56,8 @@ static unsigned bundle_count(const char *base, char ret_oldest[17])
     return n;
 }
 
-/* Room for one more. What else is in a bundle's folder stays, and the folder then too. */
+/* Remove the oldest bundles so that there is room for one more. Other files in a folder stay, and then the folder does
+ * too. */
 static void make_room(const char *base)
 {
     char oldest[17];
@@ -91,7 +92,7 @@ static const char *folder(void)
     return env ? env : given;
 }
 
-/* Takes both documents. */
+/* Write a bundle. Takes over both documents. */
 static void bundle_leave(json_t *original, json_t *plan, const char *what)
 {
     const char *base = folder();
@@ -106,10 +107,10 @@ static void bundle_leave(json_t *original, json_t *plan, const char *what)
         return;
     digest[7 + 16] = 0;
     dt_free_ char *dir = path_of(base, digest + 7, 3);
-    if (!dir || access(dir, F_OK) == 0) /* it is there: another planning came to the same */
+    if (!dir || access(dir, F_OK) == 0) /* another planning left the same bundle */
         return;
     make_room(base);
-    bool ok = dt_mkdirs(dir, NULL) == 0 && chmod(dir, 0700) == 0; /* somebody's kernels */
+    bool ok = dt_mkdirs(dir, NULL) == 0 && chmod(dir, 0700) == 0; /* private: it has the user's kernels */
     for (unsigned k = 0; ok && k < 3; k++) {
         dt_free_ char *path = path_of(base, digest + 7, k);
         ok = path && dt_write_file(path, text[k], strlen(text[k]), NULL) == 0;

@@ -1,4 +1,4 @@
-/* A candidate from its launches to its end: the facts of each body, the components of a pair, and what must be freed.
+/* Candidates: opening one from its launches (the facts of each body, the components of a pair), and freeing it.
  *
  * rw_cand_open takes any number of launches and reads each kernel. rw_cand_init does the same for a pair with a hazard,
  * and sorts its blocks into components. Both are cheap: nothing is compiled, and nothing is said about legality. A

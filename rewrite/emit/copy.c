@@ -1,4 +1,4 @@
-/* One body's instructions on their way into the fused kernel.
+/* How the instructions of one body are copied into the fused kernel, and what they become.
  *
  *   before                               after
  *   mov.u32 %r1, %ctaid.x;               mov.u32 %r1, VIRTUAL;           block numbers come from the component's list
@@ -16,10 +16,9 @@
  *   mov.u32 %r3, As;                     mov.u32 %r3, dt_smem+OFFSET;    all shared arrays are parts of one
  *   ld.param.u64 %rd1, [h];              mov.u64 %rd1, OFFSET;           if no access to the argument's buffer remains
  *
- * A body that is inlined (level `register`) has instructions that become something else: struct rw_guest answers for
- * them.
+ * In a body that is inlined (level `register`) some instructions become something else: struct rw_guest says what.
  *
- * Whatever is not handled here does not arrive: the predicates (legal.def) refuse it first.
+ * Instructions that are not handled here never come here: the predicates (legal.def) refuse them first.
  */
 #include "rewrite/emit/join.h"
 
@@ -118,7 +117,7 @@ static bool is_geometry(const struct ptx_opnd *o)
 
 static int copy_append(struct rw_join *j, const struct ptx_inst *i) { return ptx_append(j->f, *i) ? 0 : copy_nomem(j); }
 
-/* v as a type holds it, in a register that may be wider. */
+/* The value v as type t holds it, in a register that may be wider. */
 static uint64_t held(enum ptx_type t, uint64_t v)
 {
     unsigned drop = 64 - 8 * ptx_type_bytes(t);
@@ -225,7 +224,7 @@ void rw_drop_hints_if_written(const struct rw_cand *c, int side, const struct pt
         rw_drop_hints(i);
 }
 
-/* The redirection a site belongs to, -1: none. `i` is the original instruction. */
+/* The redirection that an access belongs to; -1: none. `i` is the original instruction. */
 static int redirection(const struct rw_join *j, const struct rw_phase *p, const struct ptx_inst *i)
 {
     if (!rw_in_shared(j->c) || !rw_is_global_access(i) || (i->op != PTX_OP_LD && i->op != PTX_OP_ST))
@@ -384,14 +383,14 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
     case PTX_OP_RET:
     case PTX_OP_EXIT: return rw_emit_bra(j, p->end, i.pred, i.pred_neg);
     case PTX_OP_BRA:
-        if (p->guest && p->guest->is_again(p->site)) /* this round is all */
+        if (p->guest && p->guest->is_again(p->site)) /* only this round is run */
             return rw_emit_bra(j, p->end, i.pred, i.pred_neg);
         break;
     case PTX_OP_BAR_SYNC:
     case PTX_OP_BAR_RED:
     case PTX_OP_BARRIER_SYNC:
     case PTX_OP_BARRIER_RED: return copy_barrier(j, p, &i);
-    case PTX_OP_BARRIER_CLUSTER_ARRIVE: /* warps need not be whole behind a thread that has left */
+    case PTX_OP_BARRIER_CLUSTER_ARRIVE: /* not aligned: a warp need not be whole after a thread has left */
     case PTX_OP_BARRIER_CLUSTER_WAIT: ptx_clear_mod(&i, PTX_M_ALIGNED); break;
     default: break;
     }
@@ -463,7 +462,7 @@ static int copy_range(struct rw_join *j, struct rw_phase *p, const struct ptx_in
         if (n == 2u << k)
             ptx_set_mod(&i, vec[k]);
     }
-    ptx_clear_mod(&i, ptx_mod_of(&i, PTX_MC_L2)); /* some are for the widest loads alone */
+    ptx_clear_mod(&i, ptx_mod_of(&i, PTX_MC_L2)); /* some hints are allowed on the widest loads only */
     if (n == 1)
         *v = o->opnd[o->op == PTX_OP_LD ? 0 : 1].elem[first];
     else
@@ -472,7 +471,7 @@ static int copy_range(struct rw_join *j, struct rw_phase *p, const struct ptx_in
     return copy_inst(j, p, &i);
 }
 
-/* Some components of a load or store, as few vectors as are aligned. */
+/* Copy some components of a load or store, as few aligned vectors as possible. */
 static int copy_parts(struct rw_join *j, struct rw_phase *p, const struct ptx_inst *o, unsigned mask)
 {
     for (int r; mask;) {

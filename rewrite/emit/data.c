@@ -1,4 +1,4 @@
-/* What the bodies of a fused kernel name: parameters, variables, device functions.
+/* What the bodies of a fused kernel refer to: parameters, variables, device functions.
  *
  * Parameters: those of all bodies, without arguments that are dropped; bodies with the same argument share one.
  * Variables and device functions are copied into the new module, once for all bodies of one module, and get names of
@@ -100,8 +100,8 @@ int rw_make_params(struct rw_join *j)
     return 0;
 }
 
-/* PREFIX, a number, the old name: one that neither the module nor the function has, whose text may have come from
- * here. */
+/* Make a name from PREFIX, a number and the old name that neither the module nor the function has. The function may
+ * itself have been made here. */
 static void fresh_name(struct rw_join *j, const struct ptx_function *f, char *out, size_t size, const char *prefix,
                        const char *old)
 {
@@ -128,7 +128,7 @@ static struct ptx_var *copy_data(struct rw_join *j, const struct ptx_var *v)
     return to;
 }
 
-/* Module variables that a function names, into the new module. */
+/* Copy the module variables that a function names into the new module. */
 static int copy_module_vars(struct rw_join *j, const struct ptx_function *f)
 {
     for (uint32_t n = 0; n < f->ninst; n++)
@@ -146,7 +146,7 @@ static int copy_module_vars(struct rw_join *j, const struct ptx_function *f)
     return 0;
 }
 
-/* Local and parameter-space variables declared in a function. */
+/* Copy the local and parameter-space variables declared in a function. */
 static int copy_function_vars(struct rw_join *j, const struct ptx_function *f, struct ptx_function *to, int side)
 {
     for (uint32_t k = 0; k < f->nvar; k++) {

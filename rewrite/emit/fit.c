@@ -1,27 +1,27 @@
 /* Which intermediates of a pair can live in shared memory, and where in it.
  *
  * The footprint of buffer B in a component is every byte that the component's producer blocks write, surely or perhaps,
- * as recorded. It is fitted as one run of bytes [base, base + width), or as rows of `width` bytes at a constant
- * `pitch`; the smaller of the two is taken. Byte o of B is then at ((o - base) / pitch) * width + (o - base) % pitch of
- * the region.
+ * as recorded. A footprint is fitted as one run of bytes [base, base + width), or as rows of `width` bytes at a
+ * constant `pitch`; the smaller of the two is taken. With rows, byte o of B is in the shared region at
+ * ((o - base) / pitch) * width + (o - base) % pitch.
  *
  * Conditions, each checked on every recorded footprint:
  *
- *   reads       the component's consumers read a subset of what its own producers write for certain (not of the
+ *   reads       the component's consumers read only bytes that its own producers surely write (those bytes, not the
  *               fitted box)
- *   sites       every access that may reach B reaches B alone, is a plain ld or st, and its address is stored nowhere
+ *   sites       every access that may reach B reaches B alone and is a plain ld or st, and no address of B is stored
  *   widths      base, pitch and width are multiples of the widest access, so that no access straddles a row
- *   addresses   none depends on data (a widened access is the whole buffer)
- *   producers   do not read B, and there are no atomics on either side
+ *   addresses   no address depends on data (a widened access counts as the whole buffer)
+ *   producers   they do not read B, and neither side has atomics on it
  *   consumers   if they write B, they write inside the footprint, and store to both places
  *
- * At level `cluster` a footprint is that of a rank: of the producer blocks of the component that the rank runs. If a
- * rank's consumers read only its own footprint, all is as without clusters (`own`). Else they must read inside the
- * footprints of all ranks together, and cluster.c says whose shared memory a byte is in.
+ * At level `cluster` there is a footprint for each rank: the bytes that the producer blocks on that rank write. If the
+ * consumers of every rank read only their own rank's footprint, all is as without clusters (`own`). Otherwise they must
+ * read inside the footprints of all ranks together, and cluster.c says whose shared memory has a byte.
  *
- * The producer's store to global memory stays (keep_global) unless B is an intermediate that no other launch reads from
- * it. If nothing of B's buffer is left in the fused kernel, and its pointer only goes through additions, the argument
- * goes as well (drop_arg). What does not fit takes the `global` level; `no_redirect` says why.
+ * The producer's store to global memory stays (keep_global) unless B is an intermediate that no other launch reads. If
+ * no access to B's buffer is left in the fused kernel, and its pointer only goes through additions, the argument is
+ * dropped as well (drop_arg). An intermediate that does not fit stays in global memory; `no_redirect` says why.
  */
 #include "rewrite/emit/emit-priv.h"
 #include "rewrite/emit/flow.h"
@@ -62,8 +62,8 @@ static bool has_address(const struct ptx_inst *i)
     return false;
 }
 
-/* A buffer's address in argument k is had by `ld.param.u64` alone: the argument is the address, or a struct whose one
- * address it is, which is read by itself (a compiler that passes arrays as structs of address and shape does that). */
+/* Is the buffer's address in argument k read by `ld.param.u64` alone? The argument is the address, or a struct with
+ * this one address, which is read by itself (compilers that pass arrays as structs of address and shape do that). */
 static bool plain_param(const struct rw_body *b, uint32_t k, struct dt_str *why)
 {
     const struct dt_launch *l = b->step->launch;
@@ -202,7 +202,7 @@ bool rw_only_addresses(const struct rw_body *b, uint64_t args)
     return true;
 }
 
-/* Footprints of one component, or rank of a cluster. */
+/* The footprints of one component, or of one rank of a cluster. */
 struct foot {
     struct ana_set box, must, read, again; /* again: what the consumer writes */
 };
@@ -230,7 +230,7 @@ static struct foot fit_footprint(struct rw_cand *c, uint32_t k, uint32_t buffer,
     return f;
 }
 
-/* Do the consumers of one component (f[0 .. n): of its ranks) keep to what its producers wrote? */
+/* Do the consumers of one component (f[0 .. n): its ranks) access only what its producers wrote? */
 static bool own_bytes(const struct foot *f, uint32_t n, struct dt_arena *a, struct dt_str *why)
 {
     struct foot all = {0};
@@ -249,7 +249,7 @@ static bool own_bytes(const struct foot *f, uint32_t n, struct dt_arena *a, stru
     return true;
 }
 
-/* One region for all components: contiguous or rows at a pitch. base[]: where each one's footprint begins. */
+/* Fit one shape to all components: contiguous, or rows at a pitch. base[]: where each footprint begins. */
 static bool fit_boxes(const struct ana_set *box, uint64_t *base, uint32_t n, uint32_t align, struct rw_redirect *r,
                       struct dt_str *why)
 {
@@ -324,7 +324,7 @@ static void fit_base(struct rw_redirect *r, const struct ana_set *box, const uin
             r->base_affine = false;
 }
 
-/* 1 redirected, 0 not (why says), negative error. */
+/* 1: the buffer is redirected; 0: it is not, `why` says so; negative: error. */
 static int try_buffer(struct rw_cand *c, uint32_t buffer, struct rw_redirect *ret, struct dt_str *why, struct dt_err *e)
 {
     const struct ana_launch *pl = &c->facts.ana->launch[c->facts.launch[0]],
@@ -386,7 +386,7 @@ static int try_buffer(struct rw_cand *c, uint32_t buffer, struct rw_redirect *re
     r.keep_global = q->role != DT_INTERMEDIATE;
     for (uint32_t k = 0; k < c->facts.ana->nedge && !r.keep_global; k++) {
         const struct ana_edge *x = &c->facts.ana->edge[k];
-        bool served = x->consumer == c->facts.launch[1]; /* from shared memory */
+        bool served = x->consumer == c->facts.launch[1]; /* it reads from shared memory */
         for (uint32_t j = 0; j < c->facts.nset; j++)
             served |= x->consumer == c->facts.set[j];
         if (x->producer != c->facts.launch[0] || served || !ana_rows_pairs(&x->raw))

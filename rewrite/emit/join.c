@@ -12,19 +12,19 @@
  *       for each consumer block b of component k: the same
  *   }
  *
- * Barrier numbers: bodies keep theirs. The barrier between virtual blocks has the first number that no body uses for a
- * part of the threads. A counted barrier never shares a number with it, another one may; so chains of any length need
- * two numbers.
+ * Barrier numbers: bodies keep theirs. The barrier between virtual blocks has the first number that no body uses for
+ * only a part of the threads. So it never shares a number with a counted barrier, but may share one with another
+ * barrier; chains of any length need two numbers.
  *
  * Shared memory is one array. The bodies' own parts overlap at its start, since they never live at the same time; the
  * intermediates follow (rw_layout). Over the static limit the array is `extern`, and the launch carries its size.
  *
  * Level `cluster` (cluster.c): a cluster runs a component, k = %ctaid.x / size, and the lists are those of rank
- * %ctaid.x % size. Threads and ranks that a body with barriers of the cluster does not need pass it by through as many
- * barriers: `IDLE: arrive, wait, …`.
+ * %ctaid.x % size. If a body has barriers of the cluster, threads and ranks that it does not need skip it and pass the
+ * same number of barriers: `IDLE: arrive, wait, …`.
  *
  * Block numbers and bases are affine, or read from constant memory at the start of a virtual block. The text is
- * verified, and must print and parse to itself, before it is handed out (text.c). Legality is not looked at here.
+ * verified, and must print and parse to itself, before it is returned (text.c). Legality is not checked here.
  */
 #include "rewrite/emit/emit-priv.h"
 #include "rewrite/emit/flow.h"
@@ -176,7 +176,7 @@ static int emit_divmod(struct rw_join *j, uint32_t out, uint32_t v, uint32_t div
     return r;
 }
 
-/* dim: sizes; coordinates of linear number v into reg[], for those that the body reads. */
+/* Put the coordinates of linear number v, in a space of sizes dim, into reg[], as far as the body reads them. */
 static int emit_coords(struct rw_join *j, const struct ptx_function *f, unsigned sreg, uint32_t v,
                        const uint32_t dim[3], uint32_t reg[3], const char *hint)
 {
@@ -195,7 +195,7 @@ static int emit_coords(struct rw_join *j, const struct ptx_function *f, unsigned
     return 0;
 }
 
-/* Numbers of a block that runs in clusters of its own. */
+/* The block numbers of a body that has clusters of its own. */
 static int emit_cluster(struct rw_join *j, const struct rw_body *b, uint32_t blk, struct rw_phase *p)
 {
     for (int k = 0; k < 3; k++)
@@ -211,7 +211,7 @@ static int emit_cluster(struct rw_join *j, const struct rw_body *b, uint32_t blk
     return r;
 }
 
-/* What is subtracted from an address of each redirected buffer. */
+/* For each redirected buffer, the base that is subtracted from its addresses. */
 static int emit_bases(struct rw_join *j, struct rw_phase *p, const struct table *t)
 {
     struct rw_cand *c = j->c;
@@ -222,13 +222,13 @@ static int emit_bases(struct rw_join *j, struct rw_phase *p, const struct table 
         return join_nomem(j);
     for (uint32_t k = 0; rw_in_shared(c) && k < c->nredirect; k++) {
         const struct rw_redirect *q = &c->redirect[k];
-        /* counts from the component's base; cluster.c goes on from there */
+        /* offsets count from the component's base; cluster.c finds rank and place */
         bool away = c->cluster && p->side == 1 && !q->own;
         uint32_t b = p->base[k] = new_reg(j, PTX_B32, "dt_base"), o = p->origin[k] = new_reg(j, PTX_B32, "dt_org");
         if (b == PTX_NO_REG || o == PTX_NO_REG)
             return DT_E_NOMEM;
         const char *B = rw_rname(j, b), *O = rw_rname(j, o);
-        if (!q->base_affine && away) /* rank 0's */
+        if (!q->base_affine && away) /* the base of rank 0 */
             r = rw_emit(j, "mul.lo.s32 %s, %s, %u;", B, rw_rname(j, j->k), c->cluster);
         if (!q->base_affine)
             r = r < 0 ? r : emit_lookup(j, b, t->base[k], 4, away ? b : j->item, 0);
@@ -267,14 +267,14 @@ static int emit_bases(struct rw_join *j, struct rw_phase *p, const struct table 
     return 0;
 }
 
-/* Between virtual blocks; id UINT_MAX: of the whole cluster. */
+/* The barrier between virtual blocks; id UINT_MAX: of the whole cluster. */
 int rw_emit_phase_barrier(struct rw_join *j, unsigned id)
 {
     bool warp = false;
     int r = 0;
     for (uint32_t s = 0; s < j->c->facts.nbody; s++)
         warp |= j->c->facts.body[s].convergent;
-    /* bodies with warp collectives want their warps whole again after a divergent exit */
+    /* bodies with warp collectives need whole warps again after a divergent exit */
     if (warp)
         r = rw_emit(j, "bar.warp.sync -1;");
     if (r < 0 || id != UINT_MAX)
@@ -283,8 +283,8 @@ int rw_emit_phase_barrier(struct rw_join *j, unsigned id)
     return r < 0 ? r : rw_emit(j, "barrier.cluster.wait.acquire;");
 }
 
-/* Threads in groups of `threads`: registers for the thread's group, its number in there, and one for the place of the
- * group's block in the list. */
+/* Divide the threads into groups of `threads`. Registers: the thread's group, its number in the group, and the place of
+ * the group's block in the list. */
 static int emit_groups(struct rw_join *j, uint32_t threads, uint32_t *group, uint32_t *index, uint32_t *t)
 {
     uint32_t first = new_reg(j, PTX_U32, "dt_g0");
@@ -299,7 +299,7 @@ static int emit_groups(struct rw_join *j, uint32_t threads, uint32_t *group, uin
     return r < 0 ? r : rw_emit(j, "sub.s32 %s, %s, %s;", rw_rname(j, *t), rw_rname(j, j->t), rw_rname(j, first));
 }
 
-/* Threads that run no block of a body in clusters: as many barriers as those that do. */
+/* Threads that run no block of a body in clusters pass as many barriers as those that do. */
 static int emit_idle(struct rw_join *j, const struct rw_body *b)
 {
     int r = 0;
@@ -317,7 +317,7 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     const struct ptx_function *f = b->f;
     /* group t / threads has block I + group of the list */
     uint32_t w = c->abreast[side], group = PTX_NO_REG, index = PTX_NO_REG, t_of = j->t;
-    /* in the last round not all groups have one */
+    /* in the last round not all groups have a block */
     bool loop = (l->m == UINT32_MAX ? l->max : l->m) > w, rest = w > 1 && (l->m == UINT32_MAX || l->m % w);
     int r;
     if (l->m == 0)
@@ -337,7 +337,7 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     p.end = ptx_label_new(j->f, side ? "CEND" : "PEND");
     uint32_t top = ptx_label_new(j->f, side ? "CTOP" : "PTOP"), out = ptx_label_new(j->f, side ? "COUT" : "POUT"),
              end = out;
-    /* blocks without one, threads without a part */
+    /* there are fused blocks without a block of it, or threads without a part */
     bool idle = b->ranks && b->meets > 0 && (b->threads != c->threads || l->m == UINT32_MAX);
     if (idle)
         out = ptx_label_new(j->f, side ? "CIDLE" : "PIDLE");
@@ -389,8 +389,8 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     if (loop && (r = rw_emit_label(j, top)) < 0)
         return r;
     if (b->threads * w != c->threads) {
-        /* a predicate of its own: `skip` differs between threads, `pr` never does (facts/vary.c looks at registers, not
-         * at moments) */
+        /* a predicate of its own: `skip` differs between threads, `pr` never does, and facts/vary.c has one state per
+         * register */
         if ((r = rw_emit(j, "setp.ge.u32 %s, %s, %u;", rw_rname(j, skip), rw_rname(j, j->t), b->threads * w)) < 0 ||
             (r = rw_emit_bra(j, idle ? out : p.end, skip, false)) < 0)
             return r;
@@ -431,7 +431,7 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     return rw_emit_label(j, end);
 }
 
-/* A number for the barrier between virtual blocks. The row `barrier_numbers` has seen that there is one. */
+/* A number for the barrier between virtual blocks. The row `barrier_numbers` has checked that one is left. */
 static unsigned phase_barrier(const struct rw_cand *c)
 {
     int id = rw_phase_barrier(c);
@@ -440,7 +440,7 @@ static unsigned phase_barrier(const struct rw_cand *c)
 
 /* ---- the module -------------------------------------------------------------------------------------------------- */
 
-/* The target on which both run: the higher one, of equal ones the one for a single chip (sm_90a before sm_90). */
+/* The target on which both run: the higher one; if they are equal, the one for a single chip (sm_90a before sm_90). */
 const char *rw_target_of(const char *a, const char *b)
 {
     const char *t[2] = {a ? a : "", b ? b : ""};
@@ -454,8 +454,8 @@ const char *rw_target_of(const char *a, const char *b)
     return rank[0] >= rank[1] ? t[0] : t[1];
 }
 
-/* Bodies one after the other, a barrier between. In clusters it is the cluster's, which also stands at the end while
- * others may read this block's shared memory. */
+/* Emit the bodies one after the other, with a barrier between. With clusters it is the cluster's barrier, and there is
+ * one at the end too if others may still read this block's shared memory. */
 static int emit_phases(struct rw_join *j, const struct table *t)
 {
     const struct rw_comps *q = &j->c->lists;
@@ -477,7 +477,7 @@ static int emit_phases(struct rw_join *j, const struct table *t)
     return r;
 }
 
-/* Bodies side by side: the block number says which. */
+/* Emit the bodies side by side: the block number says which one runs. */
 static int emit_beside(struct rw_join *j, const struct table *t)
 {
     const struct rw_cand *c = j->c;

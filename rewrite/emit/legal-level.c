@@ -12,8 +12,8 @@
 
 #include "base/subject.h"
 
-/* A body's own clusters. A host of level `register` stays as it is, but what is emitted is held to the simple rules of
- * facts/meets.c, so it must keep to them. */
+/* Do bodies with clusters keep to the rules of facts/meets.c? A host of level `register` stays as it is, but the kernel
+ * that is emitted is checked against these rules, so the host must keep to them too. */
 bool rw_legal_clusters(const struct rw_cand *c, struct dt_str *why)
 {
     const struct rw_comps *q = c->cluster ? &c->facts.comps : &c->lists;
@@ -107,12 +107,12 @@ bool rw_legal_targets(const struct rw_cand *c, struct dt_str *why)
     return schedules(c, why);
 }
 
-/* One that no body uses for fewer than all threads of the fused block: those that all threads meet at, of a body that
- * was fused before, do as well. */
+/* The first barrier number that no body uses for fewer than all threads of the fused block. A number at which all
+ * threads meet, in a body that was fused before, may be used again. */
 int rw_phase_barrier(const struct rw_cand *c)
 {
     unsigned taken = 0;
-    if (c->beside && !c->flow) /* nothing follows a body */
+    if (c->beside && !c->flow) /* no body follows another in a block */
         return 0;
     for (uint32_t s = 0; s < c->facts.nbody; s++)
         taken |= c->facts.body[s].threads == c->threads ? c->facts.body[s].counted_ids

@@ -1,8 +1,8 @@
-/* One launch's kernel alone in a module of its own, to be changed.
+/* A copy of one launch's kernel, alone in a module, that a rewrite can change.
  *
  * The copy has the entry and what it uses. Its arithmetic is in a form that ptxas cannot contract otherwise, whatever
- * is put between (device/identity.c). Instructions are put in as text that uses the names of the copy. Version and
- * target are raised to what the new instructions need, and no further. The text is checked in the end (text.c).
+ * instructions are added (device/identity.c). Instructions are put in as text that uses the names of the copy. Version
+ * and target are raised to what the new instructions need, and no further. The text is checked in the end (text.c).
  */
 #include "rewrite/emit/emit-priv.h"
 #include "rewrite/emit/solo.h"

@@ -1,6 +1,6 @@
-/* A kernel that was put together, as text: it is verified, printed, and must parse to what prints the same.
+/* The text of a kernel that a rewrite made: it is verified and printed, and the print must parse to the same print.
  *
- * Every text of a rewrite goes through here. What fails leaves a bundle (bundle.c).
+ * Every text of a rewrite goes through here. A text that fails leaves a bundle (bundle.c).
  */
 #include "rewrite/emit/emit-priv.h"
 

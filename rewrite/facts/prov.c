@@ -1,13 +1,14 @@
-/* Where addresses come from: per register, the set of buffer arguments its value may have been computed from.
+/* Where addresses come from: for each register, the set of buffer arguments from which its value may have been
+ * computed.
  *
- * A flow-insensitive union over every instruction: a result may point wherever one of its register operands may. Loads
- * give what was ever stored by this entry (one cell for all of memory), so that a pointer that travels through local or
- * shared memory or a call is not lost. Sources: ld.param of an argument that is a buffer, or a struct with addresses in
- * it. Scalars give nothing. The set is a superset, so "this site reaches buffer B alone" may be relied on; it says
- * nothing about which bytes.
+ * The sets are flow-insensitive unions over all instructions: a result may point wherever one of its register operands
+ * may point. A load from memory gives whatever this entry ever stored (one cell for all of memory), so a pointer that
+ * goes through local or shared memory or a call is not lost. The sources are loads of parameters: an argument that is a
+ * buffer, or a struct with addresses in it. Scalars give nothing. A set is a superset, so "this site reaches buffer B
+ * alone" may be relied on. It says nothing about which bytes are reached.
  *
- * A module variable's, shared or local address is marked RW_PROV_LOCAL; arguments from number 62 on share
- * RW_PROV_OTHER.
+ * The address of a module variable, of shared or of local memory is marked RW_PROV_LOCAL. Arguments from number 62 on
+ * share the mark RW_PROV_OTHER.
  */
 #include "rewrite/facts/facts-priv.h"
 
@@ -56,7 +57,7 @@ bool rw_args_whole(const struct rw_facts *facts, const uint64_t args[2])
 
 struct flow {
     struct rw_body *b;
-    uint64_t in, out; /* union of what is read; what to give to what is written */
+    uint64_t in, out; /* union of the sets of the registers read; the set to add to the registers written */
     bool give, changed;
 };
 
@@ -73,7 +74,7 @@ static void prov_on_reg(uint32_t reg, bool write, void *user)
     }
 }
 
-/* May a load of `bytes` bytes at `off` of a struct see one of its addresses? */
+/* May a load of `bytes` bytes at offset `off` of a struct read part of one of its addresses? */
 static bool sees_address(const struct dt_arg *a, int64_t off, uint64_t bytes)
 {
     if (off < 0 || off > DT_MAX_ARG_BYTES)
@@ -84,7 +85,7 @@ static bool sees_address(const struct dt_arg *a, int64_t off, uint64_t bytes)
     return false;
 }
 
-/* What the operands name directly: variables and parameters. */
+/* The set of the variable or parameter that the operand names directly. */
 static uint64_t named(const struct rw_body *b, const struct ptx_inst *i, const struct ptx_opnd *o)
 {
     if (o->kind == PTX_O_VEC) {
@@ -133,7 +134,7 @@ uint64_t rw_prov_of(const struct rw_body *b, const struct ptx_inst *i)
         else
             m |= named(b, i, o);
     }
-    /* An address made from nothing that is known may be anything. */
+    /* An address that comes from no known source may be any. */
     return any && m ? m : ~UINT64_C(0);
 }
 
@@ -157,7 +158,7 @@ int rw_prov(struct dt_arena *a, struct rw_body *b, struct dt_err *e)
             for (unsigned k = 0; k < i->nopnd; k++)
                 w.in |= named(b, i, &i->opnd[k]);
             if (o->flags & (PTX_F_WRITES | PTX_F_CALL)) {
-                /* the address is among `in` too: keep only what the value operands carry */
+                /* `in` also has the address: take only the sets of the value operands */
                 uint64_t value = 0;
                 for (unsigned k = 0; k < i->nopnd; k++) {
                     const struct ptx_opnd *q = &i->opnd[k];
@@ -218,7 +219,7 @@ static bool prov_names(const struct ptx_inst *i, const struct ptx_var *v)
     return false;
 }
 
-/* In one function: the variable's address only goes through arithmetic into the addresses of loads. */
+/* Does the function use the variable's address only, perhaps after arithmetic, as the address of loads? */
 static bool only_loaded(const struct ptx_function *f, const struct ptx_var *v)
 {
     bool used = false, ok = true;
@@ -247,7 +248,7 @@ static bool only_loaded(const struct ptx_function *f, const struct ptx_var *v)
                 continue;
             unsigned flags = ptx_op_info(i->op)->flags;
             if (flags & (PTX_F_WRITES | PTX_F_CALL | PTX_F_ATOMIC)) {
-                ok = false; /* stored to, stored, or handed on */
+                ok = false; /* the variable is stored to, or its address is stored or passed on */
             } else if (!(flags & PTX_F_READS)) {
                 d.give = true;
                 ptx_inst_regs(i, on_derived, &d);

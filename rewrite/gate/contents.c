@@ -1,45 +1,48 @@
-/* What buffers hold: the type of their elements, and whether their values may decide addresses, trip counts, branches.
+/* What buffers hold: the type of their elements, and whether their values may decide addresses, trip counts or
+ * branches.
  *
- * The type. A fill has one. Else the kernels say: a load of a float type is that; what is loaded as bits or as an
- * unsigned number is what it is used as, found by following registers backwards from the instructions that compute
- * through moves, selections and shuffles (types()). 16 bits that become an f32 are a bf16. What goes through shared
- * memory has the types that are loaded from there. A tensor map names its type. Floats that disagree, or nothing at
- * all: unknown.
+ * The type. A buffer with a fill has the fill's type. Otherwise the kernels tell. A load of a float type gives that
+ * type. What is loaded as bits or as an unsigned number has the type that it is used as: registers are followed
+ * backwards, from the instructions that compute, through moves, selections and shuffles (types()). 16 bits that become
+ * an f32 are a bf16. What goes through shared memory has the types that are loaded from there. A tensor map names its
+ * type. If float types disagree, or nothing is found, the type is unknown.
  *
- * What values decide. Per entry and register the set of arguments whose content the value may have been made of,
- * flow-insensitive (as facts/prov.c has it for addresses): loads bring the content of what the address may reach,
- * shared and local memory are one cell, calls and instructions that nobody knows mix everything and count as addresses.
- * Where such a register is an address, it decides addresses; where it is the condition of a branch, branches, and trip
- * counts if the branch stands in a loop: between the target and the place of a branch backwards. What one launch stores
- * is content for others: the sets are carried from buffer to buffer over the whole graph, in any order.
+ * What values decide. For each register of an entry there is a set of arguments: those whose contents may have gone
+ * into the register's value. The sets are flow-insensitive, as those of facts/prov.c are for addresses. A load brings
+ * the contents of what its address may reach. Shared and local memory are one cell. A call or an unknown instruction
+ * mixes everything, and its operands count as addresses. The arguments of a register that is used as an address decide
+ * addresses. Those of a branch's condition decide branches, and also trip counts if the branch is in a loop, which is
+ * any stretch from a backward branch's target to that branch. What one launch stores is contents for others. So the
+ * flags are carried from buffer to buffer over the whole graph, in any order of launches, until nothing changes.
  *
- * Not followed: control. A number that is chosen by a branch is one of the numbers that were there.
+ * Control is not followed: where a branch chooses between numbers, the result is one of those numbers, and does not
+ * count as made of the condition.
  */
 #include "rewrite/gate/special.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define BITS 64 /* of a set: arguments 0 … 61, RW_PROV_LOCAL (module variables), RW_PROV_OTHER */
+#define BITS 64 /* bits of a set: arguments 0 … 61, RW_PROV_LOCAL (module variables), RW_PROV_OTHER */
 
-struct facts { /* of an entry, for launches whose arguments are alike */
+struct facts { /* about an entry, for launches whose arguments are alike */
     const struct ptx_function *f;
     const struct dt_launch *like;
-    uint64_t address, trip, branch; /* arguments whose content reaches one */
-    uint64_t into[BITS];            /* by argument: what its content is made of */
-    uint32_t kind[BITS];            /* by argument: bits of enum rw_kind that it is taken for */
+    uint64_t address, trip, branch; /* arguments whose contents may reach one */
+    uint64_t into[BITS];            /* by argument: the arguments whose contents may be stored there */
+    uint32_t kind[BITS];            /* by argument: bits of enum rw_kind that its elements are used as */
 };
 
 struct reader {
     const struct ptx_function *f;
     struct rw_body body; /* for rw_prov_of */
     struct facts *out;
-    uint64_t *value; /* by register: arguments whose content it may be made of */
+    uint64_t *value; /* by register: arguments whose contents may have gone into its value */
     uint32_t *used;  /* by register: bits of enum rw_kind that its value is used as */
-    uint64_t cell;   /* shared and local memory: the same */
-    uint32_t shared; /* and what is taken from it is used as */
-    bool *loop;      /* by instruction: in a loop */
-    /* of the instruction at hand */
+    uint64_t cell;   /* the same for shared and local memory */
+    uint32_t shared; /* what is loaded from shared and local memory is used as */
+    bool *loop;      /* by instruction: it is in a loop */
+    /* of the instruction that is looked at */
     uint64_t in, give;
     uint32_t in_kind, give_kind;
     bool changed, giving;
@@ -106,12 +109,12 @@ static bool matrix(const struct ptx_inst *i)
            i->op == PTX_OP_WMMA_MMA || i->op == PTX_OP_WGMMA_MMA_ASYNC;
 }
 
-/* What operand `at` is taken for. */
+/* The kind that the instruction uses operand `at` as. */
 static uint32_t operand_kind(const struct ptx_inst *i, unsigned at)
 {
     if (!i->ntype)
         return 0;
-    if (matrix(i)) { /* d a b c; of two types a and b are f16 */
+    if (matrix(i)) { /* operands d a b c; with fewer than three types a and b are f16 */
         if (i->ntype < 3)
             return at == 1 || at == 2 ? bit(RW_KIND_F16) : kind_of_type(i->type[i->ntype - 1]);
         return at < i->ntype ? kind_of_type(i->type[at]) : 0;
@@ -191,7 +194,7 @@ static void types(struct reader *r)
     } while (r->changed);
 }
 
-/* ---- what registers are made of ---------------------------------------------------------------------------------- */
+/* ---- what goes into registers ------------------------------------------------------------------------------------ */
 
 static void value_of_reg(uint32_t reg, bool write, void *user)
 {
@@ -240,7 +243,7 @@ static bool own_param(const struct reader *r, const struct ptx_inst *i)
     return false;
 }
 
-/* ld, ldu, st, atom, red: what is loaded, or stored. */
+/* ld, ldu, st, atom, red: follow what is loaded and what is stored. */
 static void simple(struct reader *r, const struct ptx_inst *i, unsigned flags)
 {
     uint64_t values = 0, loaded = 0;
@@ -272,7 +275,7 @@ static void contents_step(struct reader *r, uint32_t n)
     r->in = r->give = 0;
     r->giving = false;
     ptx_inst_regs(i, value_of_reg, r);
-    if (flags & PTX_F_CALL) { /* all of it may meet, and be an address */
+    if (flags & PTX_F_CALL) { /* everything may mix, and be an address */
         uint64_t where = ~UINT64_C(0);
         r->give = r->in | r->cell | where;
         contents_join(r, &r->cell, r->in | (i->op == PTX_OP_OPAQUE ? where : 0));
@@ -286,7 +289,7 @@ static void contents_step(struct reader *r, uint32_t n)
                i->op == PTX_OP_RED) {
         simple(r, i, flags);
     } else if (flags & (PTX_F_READS | PTX_F_WRITES)) {
-        /* copies, matrix loads and the like: operands beside the data are places and sizes */
+        /* copies, matrix loads and the like: operands other than data are places and sizes */
         uint64_t where = rw_prov_of(&r->body, i);
         contents_join(r, &r->out->address, r->in);
         contents_join(r, &r->cell, where | r->in);
@@ -299,7 +302,7 @@ static void contents_step(struct reader *r, uint32_t n)
     ptx_inst_regs(i, value_of_reg, r);
 }
 
-/* Instructions between the target and the place of a branch backwards: every loop lies in such stretches. */
+/* Mark the instructions from the target of a backward branch to that branch: every loop lies in such stretches. */
 static int loops(struct reader *r, struct dt_arena *a, struct dt_err *e)
 {
     struct ptx_cfg cfg;
@@ -331,7 +334,7 @@ static uint32_t whole_of(unsigned bytes)
                         : 0;
 }
 
-/* What accesses to global memory take its bytes for. */
+/* The kinds that accesses to global memory use its bytes as. */
 static void kinds(struct reader *r)
 {
     for (uint32_t n = 0; n < r->f->ninst; n++) {
@@ -349,11 +352,11 @@ static void kinds(struct reader *r)
             if (!kind && r->in_kind)
                 kind = own ? own : whole_of(ptx_type_bytes(i->type[0]));
             if (kind == bit(RW_KIND_F32) && ptx_type_bytes(i->type[0]) == 2)
-                kind = bit(RW_KIND_BF16); /* its bits are put above 16 zeros */
+                kind = bit(RW_KIND_BF16); /* the kernel makes an f32 of its bits and 16 zeros */
         } else if (!kind && i->op != PTX_OP_ST) {
             kind = flags & PTX_F_ATOMIC ? own : r->shared;
         }
-        for (unsigned b = 0; b < BITS - 1; b++) /* unknown addresses say nothing of any buffer */
+        for (unsigned b = 0; b < BITS - 1; b++) /* an unknown address says nothing about any buffer */
             if (where != ~UINT64_C(0) && where >> b & 1)
                 r->out->kind[b] |= kind;
     }

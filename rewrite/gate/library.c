@@ -1,23 +1,24 @@
-/* The performance library: what trials of rewrites found out, kept between plannings and across graphs
- * (rw_options.library).
+/* The performance library: results of trials, kept between plannings and across graphs (rw_options.library).
  *
- * A trial (trial.c) runs the launches S of an edit and the launches T in their place. It finds that T leaves the same
- * bytes, under so many block orders without a race, and what each launch of T costs in the timing model. That is a
- * function of
- *   S, T, and what nobody reads any more   trial.c's key: texts, geometry, arguments, sizes of buffers, no names
- *   what the buffers hold that they touch  unless all of S and T execute the same whatever that is
- *   (analysis/taint/steady.c) versions                               of dovetail, the rewriter and this file; the
- *   planner's stamp: device, its
- *                                          figures, compilers
- * The key is a SHA-256 of these. So a planning with the library decides as one without, and its plan is the same byte
- * for byte; it only runs less. The gate runs the whole plan in any case (plan/choose.c: verify_final).
+ * A trial (trial.c) runs the launches S of an edit and the launches T in their place. Its result is that T leaves the
+ * same bytes, the number of block orders that T passed without a race, and the cost of each launch of T in the timing
+ * model. These depend on
  *
- * An entry is "dovetail trial 1\n", the SHA-256 of key and body as text, a newline, and the body: block orders passed,
- * launches of T, and for each of them its instructions and the 48 numbers of its cost, eight bytes a number, lowest
- * first. Bytes may come from anywhere. What does not read back exactly so, or is not a cost that the device takes for
- * such a launch, counts as missing. What the plan rests on is compared with the gate's own run of it. If they differ,
- * planning starts over without the library, and what it finds replaces what was there (plan/plan.c). A forged entry
- * that makes a rewrite look worse than it is can hide it; it cannot make a plan wrong, or slower than it says.
+ *   S, T, the bytes that no later launch reads     trial.c's key: texts, geometry, arguments, buffer sizes; no names
+ *   the contents of the buffers that they touch    unless every launch of S and T is steady (analysis/taint/steady.c)
+ *   versions of dovetail, the rewriter, this file  and the planner's stamp: the device, its figures, the compilers
+ *
+ * The key is a SHA-256 of these. So planning with the library makes the same decisions as planning without it, and the
+ * plan is the same byte for byte; it only runs less. The gate runs the whole plan in any case (plan/choose.c:
+ * verify_final).
+ *
+ * An entry is "dovetail trial 1\n", the SHA-256 of key and body as text, a newline, and the body. The body has the
+ * number of block orders passed, the number of launches of T, and for each launch its instructions and the 48 numbers
+ * of its cost. Every number is eight bytes, lowest first. Entries may come from anywhere. An entry that does not read
+ * back exactly so, or whose costs the device does not take for such a launch, counts as missing. What the plan rests on
+ * is compared with the gate's own run of it. If they differ, planning starts over without the library, and its results
+ * replace the old entries (plan/plan.c). A forged entry that makes a rewrite look worse than it is can hide the
+ * rewrite. It cannot make a plan wrong, or slower than the plan says.
  */
 #include "rewrite/gate/gate-priv.h"
 
@@ -41,7 +42,7 @@ static int all_steady(const struct rw_trial *t, bool *ret, struct dt_err *e)
     return r;
 }
 
-/* What is in the buffers when T begins. False: too much, or out of memory. */
+/* Add to the hash what the buffers hold when T begins. False: that is too much, or out of memory. */
 static bool add_content(const struct rw_trial *t, struct dt_sha256 *h)
 {
     const struct dt_graph *g = t->now->graph;
@@ -72,7 +73,7 @@ static bool add_content(const struct rw_trial *t, struct dt_sha256 *h)
     return true;
 }
 
-/* 1: t->library is there. 0: the trial has none. */
+/* Make the trial's key. 1: t->library has it; 0: the trial has none; negative: error. */
 static int library_make_key(struct rw_trial *t, struct dt_err *e)
 {
     struct dt_sha256 h;
@@ -197,7 +198,7 @@ void rw_library_put(const struct rw_trial *t, const struct dev_cost *cost, unsig
     const struct ana_memo *m = t->gate->opt->library;
     if (!m || !*t->library)
         return;
-    for (uint32_t k = 0; k < t->n; k++) /* some cannot be kept in a file */
+    for (uint32_t k = 0; k < t->n; k++) /* some costs cannot be kept in a file */
         if (cost[k].known && !dev_cost_fits(t->gate->dev, t->next->prog, t->first + k, &cost[k]))
             return;
     uint8_t *p = dt_malloc(16 + t->n * PER_LAUNCH);

@@ -1,20 +1,20 @@
 /* Machine code: every kernel whose text a rewrite changed is compared with the posted kernels that it was made of, as
  * the assembler leaves them (device/arithmetic.c).
  *
- * The assembler combines what meets in one kernel, and the software device cannot see it. So the new kernel is
- * assembled with line tables; its `.loc` (ptx/origin.c) lead to lines of posted texts; and every posted text is
- * assembled by itself. What cannot be matched is refused as DT_ROW("machine-code") ": …", whatever was changed, also if
- * the kernel only got a programmatic launch or a prefetch. Without nvJitLink nothing can be compared, and nothing is
+ * The assembler combines arithmetic that meets in one kernel, and the software device cannot see that. So the new
+ * kernel is assembled with line tables; its `.loc` (ptx/origin.c) lead to lines of posted texts; and every posted text
+ * is assembled by itself. What cannot be matched is refused as DT_ROW("machine-code") ": …", whatever was changed, also
+ * if the kernel only got a programmatic launch or a prefetch. Without nvJitLink nothing can be compared, and nothing is
  * changed.
  *
- * That line tables change no code is checked once in a planning, on the first posted module that is looked at. What
- * this does not do: the driver's assembler may make other code of the same text, and cannot be asked; so a plan carries
+ * Once in a planning, on the first posted module that is looked at, it is checked that line tables change no code. Not
+ * checked: the driver's assembler may make other code of the same text, and its code cannot be had; so a plan carries
  * the code that was compared.
  *
  * If a plan runs beside another assembler than its own (rw_carried), its document is compared in the same way once
- * more. The posted texts are those in the plan (`original`). The planner knows which posted kernels stand behind a new
- * one; a document says it by the `.loc` of the new text: every posted entry of which it names a line. A document that
- * was altered by hand may name fewer. Then what it lost is not looked for, and what it has must still be posted
+ * more. The posted texts are those in the plan (`original`). The planner knows which posted kernels a new one was
+ * made of. In a document they are all posted entries of which the new text's `.loc` names a line. A document that was
+ * altered by hand may name fewer. Then arithmetic that it lost is not missed, but all that it has must still be posted
  * arithmetic.
  */
 #include "rewrite/emit/emit.h"
@@ -28,7 +28,7 @@
 
 #include "device/machine.h"
 
-struct posted { /* the kernels that stand behind one launch of T */
+struct posted { /* the kernels of which one launch of T was made */
     struct dev_part *part;
     char (*file)[32];
     void **cubin;
@@ -83,7 +83,7 @@ static int same_without_lines(const char *ptx, size_t len, const char *arch, con
                : dt_err_set(e, DT_E_INTERNAL, "line tables change the code that the assembler makes");
 }
 
-/* A posted kernel, assembled by itself; nothing if it is there already. *checked: line tables change no code. */
+/* Add a posted kernel, assembled by itself, if it is not there yet. *checked: line tables change no code. */
 static int machine_code_add(struct posted *o, const char *file, const char *ptx, size_t len, const char *entry,
                             const char *arch, bool *checked, struct dt_err *e)
 {
@@ -103,7 +103,7 @@ static int machine_code_add(struct posted *o, const char *file, const char *ptx,
 
 /* ---- of a candidate ---------------------------------------------------------------------------------------------- */
 
-/* Launch `at` of `next`, whose text is new. */
+/* Check launch `at` of `next`, whose text is new. */
 static int machine_code_check(struct rw_gate *g, const struct rw_edit *x, const struct rw_state *next, uint32_t at,
                               struct dt_str *why, struct dt_err *e)
 {
@@ -186,7 +186,7 @@ static int again_new(struct again *a, struct dt_err *e)
     for (uint32_t k = 0; k < g->nmodule && r == 0; k++) {
         const struct dt_module *m = &g->module[k];
         if (!m->is_ptx)
-            continue; /* no text of a plan names it */
+            continue; /* no text of the plan names it */
         if ((r = file_of(m->source, m->len, a->file[k], e)) == 0 &&
             (r = ptx_parse(m->source, m->len, &a->ir[k], e)) == 0)
             ptx_origin_text(a->ir[k], strtoull(a->file[k] + strlen("posted-"), NULL, 16));

@@ -1,36 +1,36 @@
-/* What the posted launches do wrong by themselves.
+/* Errors of the posted launches themselves: races, and reads of uninitialised memory.
  *
  * Each posted launch runs once more, on the gate's first input, under the race and uninitialised-read checks
  * (docs/CHECKING.md); findings do not end the run. They become warnings of the plan. A launch that races is left alone
  * (`racy` in legal.def), since there are no bits of it to keep, and the plan says that the original races
  * (plan/plan.c).
  *
- *   whole      all blocks of a launch run so while there is room for its work. So does every launch with a conflict
- *              between blocks, if the gate's run met one: only this tells a race from flags and fences
- *   in part    else some of its blocks, spread over the grid, run so first, and then all of them as always. Buffers
- *              that it reads and writes are put back between the two. Races between threads of a block, and
- *              uninitialised shared memory, need no more than the block
- *   not        a block that alone is too large; clusters and blocks that talk, if there is no room for all of them
+ *   whole      all blocks of a launch run under the checks, while there is room for its work. If the gate's run met a
+ *              conflict between blocks, every launch with one runs so: only this tells a race from flags and fences
+ *   in part    otherwise some of its blocks, spread over the grid, run under the checks first, and then all blocks run
+ *              as usual. Buffers that it reads and writes are put back between the two. One block is enough to find
+ *              races between its threads, and uninitialised shared memory
+ *   not        a block that is too large by itself; clusters, and blocks that talk, if there is no room for all of them
  *
  * The room is counted in instructions (CHECK_WORK), never in time, and handed out launch by launch, so the same graph
- * gives the same warnings. The footprints give warnings too (analysis/report/warnings.c). If both give one for a launch
- * and code, only the one that was seen in a run is told.
+ * gives the same warnings. The footprints give warnings too (analysis/report/warnings.c). If both give a warning for
+ * the same launch and code, only the one that was seen in a run is kept.
  *
  * Software device only: on a real one there are only the footprints. A launch that faults under the checks ends them
- * (an intermediate whose fill it needs, a race detector without memory): the launches behind it are not looked at, and
- * it is no error here.
+ * (it may need an intermediate's fill, or the race detector may have no memory): later launches are not checked, and
+ * this is no error.
  */
 #include "rewrite/gate/gate-priv.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* thread-instructions under the checks, launches that all must run whole excepted */
+/* most thread-instructions under the checks, without launches that must run whole */
 #define CHECK_WORK (UINT64_C(1) << 26)
-/* bytes that a launch touches under them: the race detector needs 16 times as many */
+/* most bytes that a launch touches under the checks: the race detector needs 16 times as many */
 #define TOUCH_MOST (UINT64_C(1) << 25)
 #define KEEP_MOST (UINT64_C(1) << 30) /* bytes that are put back */
-#define MERGE_MOST 4096               /* of the two lists, before the same in both is told once */
+#define MERGE_MOST 4096               /* most warnings of the two lists together, before duplicates go */
 #define MODES "race,uninit,tell"
 
 struct checker {
@@ -41,7 +41,7 @@ struct checker {
     struct rw_original *out;
     struct dt_warnings seen; /* by launch */
     struct dev_run *run;
-    struct dev_some *some; /* by launch: of which blocks it runs in part */
+    struct dev_some *some; /* by launch: the blocks that run, if it runs in part */
     uint64_t left;         /* of CHECK_WORK */
     bool conflict;         /* the gate's run met one between blocks */
 };
@@ -81,7 +81,7 @@ static void original_told(struct checker *c, uint32_t launch, const char *code, 
     uint32_t buffer = buffer_at(c, f->address);
     const struct ptx_function *in = NULL;
     const struct ptx_inst *i = inst_at(c, launch, f->line, &in);
-    /* other places are addresses of this process */
+    /* other places would be addresses of this process */
     bool shared = buffer == UINT32_MAX && !strncmp(f->place, "shared ", 7);
     struct dt_str s = {0};
     dev_ptr lo = 0;
@@ -120,7 +120,7 @@ static void original_told(struct checker *c, uint32_t launch, const char *code, 
     dt_warn(&c->seen, w);
 }
 
-/* What the last launch was found to do. */
+/* Take the findings about the last launch. */
 static int original_take(struct checker *c, uint32_t launch, struct dt_err *e)
 {
     struct dev_finding race, uninit;
@@ -138,7 +138,7 @@ static int original_take(struct checker *c, uint32_t launch, struct dt_err *e)
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
 
-/* The blocks of the launch that run at all: of a sample, or all. */
+/* The blocks of the launch that run at all: those of the sample, or all. */
 static uint32_t base(const struct checker *c, uint32_t launch, const uint32_t **ret)
 {
     const struct dev_some *s = c->sample ? &c->sample->some[launch] : NULL;
@@ -146,7 +146,7 @@ static uint32_t base(const struct checker *c, uint32_t launch, const uint32_t **
     return *ret ? s->n : c->a->launch[launch].nblock;
 }
 
-/* So many of them, evenly, into `to`. */
+/* Put n of the m blocks, evenly spread, into `to`. */
 static void spread(const uint32_t *from, uint32_t m, uint32_t n, uint32_t *to)
 {
     for (uint32_t k = 0; k < n; k++) {
@@ -155,7 +155,7 @@ static void spread(const uint32_t *from, uint32_t m, uint32_t n, uint32_t *to)
     }
 }
 
-/* How many of its blocks touch no more than the race detector has memory for. */
+/* How many of the launch's blocks the race detector has memory for. */
 static uint64_t fit(const struct ana_launch *l)
 {
     uint64_t all = 0, most = 1;
@@ -192,13 +192,13 @@ static uint32_t share(struct checker *c, uint32_t launch, uint32_t m, const stru
     return (uint32_t)n;
 }
 
-/* What runs next: of the launches in `some` these blocks, or as always. */
+/* Select what runs next: the blocks in `some`, or the usual ones. */
 static int select_some(struct checker *c, bool part, struct dt_err *e)
 {
     return dev_run_select(c->run, part ? c->some : c->sample ? c->sample->some : NULL, e);
 }
 
-/* Buffers that the launch reads and writes: kept, by number, before it runs in part; put back behind. */
+/* Keep the buffers that the launch reads and writes, before it runs in part, or put them back afterwards. */
 static int in_place(struct checker *c, uint32_t launch, uint8_t **kept, bool back, struct dt_err *e)
 {
     const struct ana_launch *l = &c->a->launch[launch];
@@ -225,7 +225,7 @@ static uint64_t in_place_bytes(const struct checker *c, uint32_t launch)
     return n;
 }
 
-/* n of its m blocks under the checks, what they do undone. */
+/* Run n of the launch's m blocks under the checks, and undo what they did. */
 static int in_part(struct checker *c, uint32_t launch, const uint32_t *from, uint32_t m, uint32_t n, struct dt_err *e)
 {
     const struct dt_graph *g = c->p->graph;
@@ -267,7 +267,8 @@ static int original_one(struct checker *c, uint32_t launch, const struct dev_cos
     return r == 0 && kernel && !whole ? dev_set_checks(c->d, MODES, e) : r;
 }
 
-/* What comes from outside is there before the first launch, with a fill or without. */
+/* Fill the buffers before the first launch. What comes from outside is written even without a fill, so that it counts
+ * as initialised. */
 static int given(struct checker *c, struct dt_err *e)
 {
     const struct dt_graph *g = c->p->graph;
@@ -281,7 +282,7 @@ static int given(struct checker *c, struct dt_err *e)
     return r;
 }
 
-/* The cost of every launch, by running them as always. */
+/* Get the cost of every launch by running them as usual. */
 static int costs(struct checker *c, struct dev_cost *cost, struct dt_err *e)
 {
     int r = dev_run_new(c->d, c->p, &c->run, e);
@@ -294,7 +295,7 @@ static int costs(struct checker *c, struct dev_cost *cost, struct dt_err *e)
     return r;
 }
 
-/* *ret_late: they took too long without any checks. */
+/* Run the launches under the checks. *ret_late: without any checks they took too long. */
 static int original_checked(struct checker *c, const struct dev_cost *cost, bool *ret_late, struct dt_err *e)
 {
     struct dev_cost *own = cost ? NULL : dt_calloc(c->p->graph->nlaunch + 1, sizeof *own);
@@ -331,7 +332,7 @@ static bool original_has(const json_t *list, const char *launch, const char *cod
     return false;
 }
 
-/* Both lists in one, launch by launch. */
+/* Merge the two lists of warnings, launch by launch. */
 static void original_merge(struct rw_original *o, const struct dt_graph *g, struct dt_warnings *seen,
                            struct dt_warnings *shown)
 {
@@ -373,7 +374,7 @@ int rw_original_check(struct dev_device *d, const struct dev_prog *p, const stru
     for (uint32_t l = 0; l < p->graph->nlaunch; l++)
         o.of += p->graph->launch[l].kind == DT_KERNEL ? a->launch[l].nblock : 0;
     int r = o.seen ? original_checked(&c, cost, &late, &mine) : 0;
-    if (r < 0 && !late) { /* a fault: whatever it was, the gate does not need it */
+    if (r < 0 && !late) { /* a fault: the gate does not need the checks */
         dt_err_done(&mine);
         r = dev_reset(d, &mine);
     }

@@ -1,23 +1,24 @@
-/* Graphs that are too large to run whole on the software device: some blocks of every launch run, and what they leave
- * in the outputs is held to the plan's, byte by byte.
+/* Samples: how a graph that is too large to run whole on the software device is verified. Some blocks of every launch
+ * run, of the graph and of the plan, and what they leave in the outputs is compared byte by byte.
  *
- *   want     bytes of the outputs: what some blocks write, picked here and there in every launch that writes outputs
- *   blocks   every block that writes a byte of `want`, and, backwards over the launches, every block that writes what
- *            one of these reads (the raw maps). All others could as well not be there: no byte that the chosen blocks
- *            read, or that is compared, comes from them.
+ *   want     the bytes of the outputs that are compared: what some blocks write, taken here and there from every launch
+ *            that writes outputs
+ *   blocks   the blocks that run: every block that writes a byte of `want`, and, going backwards over the launches,
+ *            every block that writes what one of these blocks reads (the raw maps). No other block writes a byte that
+ *            is compared or that a chosen block reads, so the others can be left out
  *
- * A map that is a superset (`data-dependent`) only makes more blocks run. Blocks of one launch that talk to each other
- * run all or none; so do launches with clusters. The plan's blocks are found in the same way from the same bytes in the
- * plan's own analysis. So the comparison is exact, for a part; what it does not cover is said in the plan
- * (`verified.sampled`).
+ * A map that is a superset (`data-dependent`) only makes more blocks run. Blocks of one launch that conflict with each
+ * other all run, or none does; the same holds for launches with clusters. The plan's blocks are found from the same
+ * bytes with the plan's own analysis. So the comparison is exact for the part that it covers; the plan says how large
+ * that part is (`verified.sampled`).
  *
- * What the blocks that do not run write is compared without running them: by the analyses, which know all blocks, a
- * plan surely writes no byte of an output that the graph does not write, and leaves none out that the graph surely
- * writes (rw_sample_writes). With which values, only the sample says.
+ * What the other blocks write is compared without running them (rw_sample_writes). The analyses know all blocks of
+ * both: a plan may not surely write an output byte that the graph never writes, and must possibly write every output
+ * byte that the graph surely writes. This says nothing about values; only the sample does.
  *
- * Whether a graph is too large is found by running the smallest sample: the work of its blocks, in proportion, is the
- * graph's. The bytes in the footprints bound the work from below well enough to spare most graphs even that. Counts of
- * instructions decide, never the clock.
+ * To find whether a graph is too large, the smallest sample is run, and its instructions are scaled up to all blocks.
+ * The bytes in the footprints are a bound that spares most graphs this run. Counts of instructions decide, never the
+ * clock.
  */
 #include "rewrite/gate/gate-priv.h"
 
@@ -26,9 +27,9 @@
 
 #include "base/subject.h"
 
-#define SOME 4       /* of these, the part that a sample may have, as 1 / SOME */
-#define PER_BYTE 100 /* a kernel runs fewer instructions per byte of a block's footprint */
-#define SEEDS 64     /* most blocks of one launch that samples start from */
+#define SOME 4       /* a sample may have 1 / SOME of the work that a whole run may have */
+#define PER_BYTE 100 /* instructions per byte of the footprints: kernels run fewer */
+#define SEEDS 64     /* most blocks of one launch that a sample starts from */
 
 static int sample_nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory"); }
 
@@ -37,9 +38,9 @@ static bool is_output(const struct dt_graph *g, uint32_t buffer)
     return g->buffer[buffer].role == DT_OUTPUT || g->buffer[buffer].role == DT_INOUT;
 }
 
-struct marks { /* by launch, by block: it runs */
+struct marks { /* by launch and block: the block runs */
     bool **on;
-    uint32_t *n; /* how many */
+    uint32_t *n; /* by launch: how many blocks run */
 };
 
 static void sample_mark(const struct ana_result *a, struct marks *m, uint32_t l, uint32_t b)
@@ -80,7 +81,7 @@ static bool writes(const struct ana_block *b, const struct ana_set *want)
     return false;
 }
 
-/* All that `want` and the blocks that are marked already need. */
+/* Mark all blocks that `want` and the blocks marked so far need. */
 static void close_over(const struct ana_result *a, const struct ana_set *want, struct marks *m)
 {
     for (uint32_t l = a->prog->graph->nlaunch; l-- > 0;) {
@@ -91,7 +92,7 @@ static void close_over(const struct ana_result *a, const struct ana_set *want, s
             const struct ana_edge *x = &a->edge[k];
             if (x->consumer != l || !x->raw.npairs)
                 continue;
-            if (!x->raw.row) { /* more pairs than are kept */
+            if (!x->raw.row) { /* the map has too many pairs to be kept: all blocks */
                 for (uint32_t b = 0; b < a->launch[x->producer].nblock; b++)
                     sample_mark(a, m, x->producer, b);
                 continue;
@@ -103,7 +104,7 @@ static void close_over(const struct ana_result *a, const struct ana_set *want, s
     }
 }
 
-/* Bytes of the outputs that the launches write, by buffer: surely, or perhaps. */
+/* By buffer: the bytes of outputs that the launches write, either surely or possibly. */
 static int output_writes(struct dt_arena *arena, const struct ana_result *a, bool surely, struct ana_set **ret,
                          struct dt_err *e)
 {
@@ -145,7 +146,7 @@ int rw_sample_writes(const struct rw_sample *original, const struct dt_graph *go
     return r;
 }
 
-/* The blocks as lists for the device. */
+/* Make the lists of marked blocks for the device. */
 static int sample_lists(struct rw_sample *s, const struct ana_result *a, const struct marks *m, struct dt_err *e)
 {
     uint32_t n = a->prog->graph->nlaunch;
@@ -238,7 +239,7 @@ static uint32_t seed_block(uint32_t launch, uint32_t nblock, uint32_t k)
     return k == 0 ? 0 : k == 1 ? nblock - 1 : k == 2 ? nblock / 2 : (uint32_t)(dt_splitmix64(launch + 1, k) % nblock);
 }
 
-/* Put what the block leaves in outputs into want. */
+/* Add what the block writes in outputs to s->want. */
 static void want_block(struct rw_sample *s, const struct ana_result *a, uint32_t l, uint32_t b)
 {
     const struct ana_block *x = &a->launch[l].block[b];
@@ -249,8 +250,8 @@ static void want_block(struct rw_sample *s, const struct ana_result *a, uint32_t
         }
 }
 
-/* The sample that starts from the first `seeds` blocks of every launch; those that no output needs have one block in it
- * all the same, so that they have a cost. */
+/* The sample that starts from the first `seeds` blocks (seed_block) of every launch. A launch that no output needs gets
+ * one block all the same, so that its cost is known. */
 static int sample_take(const struct ana_result *a, uint32_t seeds, struct rw_sample **ret, struct marks *m,
                        struct dt_err *e)
 {
@@ -280,7 +281,7 @@ static int sample_take(const struct ana_result *a, uint32_t seeds, struct rw_sam
     return r;
 }
 
-/* Run it once, on the first input. */
+/* Run the sample once, on the first input, for the costs of its launches. */
 static int costs(struct dev_device *d, const struct dev_prog *p, const struct rw_sample *s, struct dev_cost *cost,
                  struct dt_err *e)
 {
@@ -315,7 +316,7 @@ int rw_sample_choose(struct dev_device *d, const struct dev_prog *original, cons
     for (uint32_t l = 0; r == 0 && l < g->nlaunch; l++)
         all += cost[l].instructions;
     bool large = r == 0 && all > most && s->blocks < s->of;
-    for (uint32_t seeds = 2; large && seeds <= SEEDS; seeds++) { /* as many as there is room for */
+    for (uint32_t seeds = 2; large && seeds <= SEEDS; seeds++) { /* as many seeds as fit */
         struct rw_sample *more = NULL;
         double work = 0;
         if ((r = sample_take(a, seeds, &more, &m, e)) < 0)

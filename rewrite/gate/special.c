@@ -1,30 +1,35 @@
-/* Values that break things, sparse among what buffers hold: which, where, and in which buffers the original takes them.
+/* Special values for verification: which values there are, where in a buffer they go, and which buffers get them.
  *
- * Which: for each type of element the zeros, subnormals, smallest normal numbers and ones (small), the largest ones
- * (large), infinities, and NaNs, quiet and signalling, with payloads. Of integers the ends of their range and what is
- * next to them. A buffer whose type is not known gets the patterns of 2, 4 and 8 bytes at places so aligned. A buffer
- * that the document leaves empty, all bytes 0xFF, gets ordinary numbers first. Where: small ones at one element of 37.
- * One NaN makes a whole row or column of a product NaN, so the others are at a quarter of the square root of the
- * elements, each value at least once where there is room.
- * In which buffers: inputs, inouts and weights, constants excepted. Integers that reach addresses or trip counts
- * (contents.c) keep to the document. On a real device, where a kernel that hangs ends the process, so does whatever
- * reaches an address or a branch.
+ * Which values. Each float type has small values (both zeros, subnormals, the smallest normal numbers, ones), large
+ * values (the largest numbers), infinities, and NaNs (quiet and signalling, with payloads). Integers have the ends of
+ * their range and the numbers beside them. A buffer of unknown type gets values of 2, 4 and 8 bytes, each aligned to
+ * its size.
  *
- * The original has the last word (rw_special_search). Values with which it faults or hangs are dropped: all of them are
- * tried, and where that fails they are put there by halves, of a half that fails by halves again, beside what is there
- * already; so what is left has run together. Infinities and NaNs that make next to everything of an output NaN show
- * nothing, and hide the rest: they go from the buffers that are used first, half by half. The number of runs is bounded
- * by the original's work, and nothing here asks a clock.
+ * Where. Special values are sparse; other elements keep what the document fills in. A buffer that the document leaves
+ * empty (all bytes 0xFF) is first filled with ordinary numbers. Small values are at one element of 37. One NaN makes a
+ * whole row or column of a matrix product NaN, so the other sorts are rarer: their count is a quarter of the square
+ * root of the number of elements. Each value occurs at least once where there is room.
+ *
+ * Which buffers. Inputs, inouts and weights, except constants. A buffer whose values may reach addresses or trip
+ * counts (contents.c) keeps its fill, unless its type is a float type. On a real device a kernel that hangs ends the
+ * process. So there a buffer of any type keeps its fill if its values may reach an address or a branch.
+ *
+ * The original decides what stays (rw_special_search). Values with which it faults or hangs are dropped. First all
+ * values are tried together. If that fails, they are added in halves to those that are there already; a half that fails
+ * is halved again. So the values that are left have run together. Values that turn nearly all of an output into NaN
+ * show nothing and hide the rest. Then large values, infinities and NaNs are dropped from half of the buffers that have
+ * them, those used first, and again from half of the rest. The original's work bounds the number of runs; no clock is
+ * read.
  */
 #include "rewrite/gate/special.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define TRIES 24                       /* most runs of the original for one planning */
-#define TRY_WORK UINT64_C(20000000000) /* and most thread-instructions of them all, but some are always taken */
+#define TRIES 24                       /* most runs of the original in one planning */
+#define TRY_WORK UINT64_C(20000000000) /* most thread-instructions of them all; TRIES_LEAST are always run */
 #define TRIES_LEAST 6
-#define SPARSE 37 /* one element of so many is a small value */
+#define SPARSE 37 /* one element of so many gets a small value */
 #define HARD (RW_SPECIAL_LARGE | RW_SPECIAL_INFINITE | RW_SPECIAL_NAN)
 
 struct values {
@@ -65,7 +70,7 @@ static const struct values table[RW_KINDS][SORTS] = {
 };
 static const enum rw_kind unknown[] = {RW_KIND_F32, RW_KIND_F16, RW_KIND_F64, RW_KIND_BF16};
 
-/* The ends of an integer's range, signed and not, and their neighbours. */
+/* Special integer number `which`: ends of the range, signed and unsigned, and their neighbours. */
 static uint64_t special_whole(enum rw_kind k, uint64_t which)
 {
     unsigned bits = 8 * rw_kind_bytes(k);
@@ -95,7 +100,7 @@ static uint32_t how_many(enum rw_kind k, int sort)
     return n;
 }
 
-/* The value with number `which`, as so many bytes. */
+/* Special value number `which` of a sort. Returns its size in bytes. */
 static unsigned special_one(enum rw_kind k, int sort, uint64_t which, uint64_t *ret)
 {
     const unsigned nunknown = sizeof unknown / sizeof *unknown;
@@ -120,13 +125,13 @@ static uint64_t root(uint64_t n)
     return r;
 }
 
-/* Put the values of a sort into n bytes at p. */
+/* Put values of one sort into the bytes at p. */
 static void scatter(uint8_t *p, uint64_t bytes, enum rw_kind k, int sort, uint64_t seed)
 {
     uint64_t n = bytes / rw_kind_bytes(k), least = how_many(k, sort), most = n / (sort == SMALL ? 4 : 16);
     if (!n || !least)
         return;
-    /* of four kinds one may be the right one */
+    /* an unknown kind has values of four kinds, of which one may be right: four times as many */
     uint64_t count = sort == SMALL ? n / SPARSE : root(n) / (k == RW_KIND_UNKNOWN ? 1 : 4);
     count = count < least ? least : count;
     count = count > most ? most : count;
@@ -139,7 +144,7 @@ static void scatter(uint8_t *p, uint64_t bytes, enum rw_kind k, int sort, uint64
     }
 }
 
-/* What the buffer holds without special values: of one that the document leaves empty, numbers. */
+/* What the buffer holds before special values: its fill, or ordinary numbers if the document leaves it empty. */
 static void ordinary(const struct dt_buffer *b, enum rw_kind k, uint64_t seed_add, uint8_t *out)
 {
     static const enum dt_dtype type[RW_KINDS] = {DT_F32, DT_F64, DT_F32, DT_F16, DT_BF16, DT_U8,
@@ -285,7 +290,7 @@ struct search {
     rw_special_run run;
     void *user;
     struct unit *unit;
-    bool flooded, current; /* of the last run; it ran what is on now */
+    bool flooded, current; /* the last run flooded an output; it ran what is on now */
     const char *why;
 };
 
@@ -303,7 +308,7 @@ static bool is_fault(int r)
            r == DT_E_TIMEOUT || r == DT_E_UNINIT;
 }
 
-/* 0; 1: a fault, x->why; negative: error. */
+/* Run the original once. 0: no fault; 1: a fault, named in x->why; negative: error. */
 static int once(struct search *x, struct dt_err *e)
 {
     struct dt_err mine = {0};
@@ -328,10 +333,10 @@ static void special_set(struct search *x, size_t lo, size_t hi, bool on)
     }
 }
 
-/* Units lo … hi - 1 are off: they made a fault with what is on. Turn on those that do not. */
+/* Units lo … hi - 1 are off, since with them the original had a fault. Turn on those that cause none. */
 static int halves(struct search *x, size_t lo, size_t hi, struct dt_err *e)
 {
-    if (hi - lo == 1 || x->s->tries < 2) { /* the last one is for what is left */
+    if (hi - lo == 1 || x->s->tries < 2) { /* the last try is for the units that stay on */
         for (size_t k = lo; k < hi; k++)
             x->s->dropped[x->unit[k].buffer] = x->why;
         return 0;
@@ -351,7 +356,7 @@ static int halves(struct search *x, size_t lo, size_t hi, struct dt_err *e)
     return 0;
 }
 
-/* Values that only make everything NaN go, from half of the buffers after the other. */
+/* While an output is flooded, drop the HARD sorts from the first half of the buffers that still have some. */
 static int thin(struct search *x, struct dt_err *e)
 {
     struct rw_special *s = x->s;
@@ -397,7 +402,7 @@ int rw_special_search(struct rw_special *s, unsigned sorts, rw_special_run run, 
     return r == 1 ? dt_err_set(e, DT_E_BOUNDS, "the posted launches do not take this input") : r;
 }
 
-/* ---- what came of it --------------------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
 static bool wild(enum rw_kind k, const uint8_t *p)
 {

@@ -1,12 +1,12 @@
-/* Trials: the launches S of an edit against the launches T in their place, alone. What a candidate is worth is found
- * without running the other launches.
+/* Trials: the launches S of an edit, and the launches T in their place, run alone and are compared. So a candidate is
+ * checked and timed without running the other launches.
  *
  * The reference run (verify.c) keeps, up to SNAP_BYTES, what every launch left in the buffers that it writes. So for
- * each buffer it is known what S finds in memory where T will stand: what the last of the launches before it left
- * there. S runs on that content, and T runs on it, in order and under shuffled block orders with the race detector.
- * Everything that either writes is compared, except bytes that the edit says nobody reads any more (intermediates that
- * moved to shared memory, blocks that are not launched). The block orders of a long chain that is most of the graph are
- * left to the verification of the plan.
+ * each buffer it is known what S finds in memory where T will stand: what the last launch before that place left there.
+ * S runs on that content, and T runs on it, in order and under shuffled block orders with the race detector. Everything
+ * that either writes is compared, except bytes of which the edit says that no later launch reads them (intermediates
+ * that moved to shared memory, blocks that are not launched). The block orders of a long chain that is most of the
+ * graph are left to the verification of the plan.
  *
  * A trial is a sieve: the plan as a whole is verified at the end, on all inputs (plan/choose.c). Equal edits are tried
  * once. The layers of a model repeat, and a candidate whose texts, geometry and arguments were tried before passes, or
@@ -213,8 +213,8 @@ static bool begins_alike(const struct dt_graph *x, const struct dt_graph *y)
     return same;
 }
 
-/* May S be tried alone? Buffers have the same numbers in all states, scratch behind, and none of S's lies in a module
- * or is scratch. */
+/* May S be tried alone? Buffers must have the same numbers in all states, with scratch behind them, and no buffer of S
+ * may be a module variable or scratch. */
 static bool possible(const struct rw_trial *t)
 {
     const struct dt_graph *g = t->now->graph, *o = t->gate->posted->graph, *n = t->next->graph;
@@ -229,7 +229,7 @@ static bool possible(const struct rw_trial *t)
     return true;
 }
 
-/* What is in the buffer where T stands. 1: *ret is it; 0: its fill; negative: not kept. */
+/* What the buffer holds where T stands. 1: *ret; 0: its fill; negative: it was not kept. */
 int rw_trial_content(const struct rw_trial *t, uint32_t buffer, const uint8_t **ret)
 {
     const struct rw_snaps *s = t->gate->snaps;
@@ -323,7 +323,7 @@ static int trial_compare(const struct rw_trial *t, uint32_t b, const uint8_t *go
     return r;
 }
 
-/* T under one block order. */
+/* Run T under one block order. */
 static int run_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_cost, struct dt_err *e)
 {
     const struct dt_graph *g = t->now->graph;
@@ -342,7 +342,7 @@ static int run_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_co
     if (r == 0)
         r = rw_watch(t->gate->dev, talks, order, order != 0, e);
     if (r == 0 && order)
-        r = dev_run_part(run, t->first, t->n, e); /* side by side, where they may */
+        r = dev_run_part(run, t->first, t->n, e); /* launches run side by side where the order allows it */
     for (uint32_t k = t->first; k < t->first + t->n && r == 0 && !order; k++)
         if ((r = dev_run_step(run, k, e)) == 0 && ret_cost)
             r = dev_run_cost(run, k, &ret_cost[k - t->first], e);
@@ -368,7 +368,7 @@ static struct rw_tried *trial_find(const struct rw_trial *t)
     return NULL;
 }
 
-/* 1, or out of memory. */
+/* Keep the trial for equal edits. 1; negative: out of memory. */
 static int remember(struct rw_trial *t, struct dt_err *e)
 {
     struct rw_tried x = {.orders = t->orders, .cost = dt_calloc(t->n + 1, sizeof *x.cost)};
@@ -402,7 +402,7 @@ int rw_trial_begin(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *
             t->touched[l->access[k].buffer] = true;
             t->compared[l->access[k].buffer] |= l->access[k].writes;
             if (rw_trial_content(t, l->access[k].buffer, &from) < 0) {
-                rw_trial_done(t); /* nothing of it is there for rw_trial_finish */
+                rw_trial_done(t); /* rw_trial_finish has nothing to go on with */
                 return 0;
             }
         }
@@ -430,8 +430,8 @@ int rw_trial_begin(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *
     return remember(t, e);
 }
 
-/* A long chain that is most of what the graph does: its block orders would be tried twice, here and by the gate, and
- * nothing smaller waits for the answer. */
+/* Is it a long chain that is most of the graph's work? Then its block orders would be tried twice, here and by the
+ * gate, and no smaller work depends on the answer. */
 static bool is_all(const struct rw_trial *t)
 {
     uint64_t mine = 0, all = 0;
@@ -445,7 +445,7 @@ static bool is_all(const struct rw_trial *t)
 int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
 {
     int r = 0;
-    /* where the original races the gate tries no orders */
+    /* if the original races, the gate tries no orders */
     if (t->orders >= RW_TRIAL_ORDERS || (is_all(t) && !t->gate->original.races))
         return 0;
     if (t->known) /* its costs were, S has not run */

@@ -1,16 +1,16 @@
 /* Original and plan on the same inputs, compared byte by byte.
  *
  *   1. The original runs once under the fast race detector, which calls every conflict of two blocks a race. If it
- *      finds one, the detector that knows flags and fences (docs/CHECKING.md) has the last word in original.c, and
- *      looks at plans from then on.
+ *      finds one, the detector that knows flags and fences (docs/CHECKING.md) decides in original.c, and is also used
+ *      for plans from then on.
  *   2. For each seed, buffers are filled, and outputs and intermediates poisoned with the seed's own byte; original
  *      and plan run, and every output and inout buffer is compared. The first input is as the document says. The last
- *      one has values in it that break things, NaNs and infinities among them; the one before it has those that do not
- *      spread (special.c). Values with which the original faults or hangs are left out; if it faults all the same, so
- *      is the input.
+ *      one has all sorts of special values in it, NaNs and infinities too; the one before it has only the sorts that do
+ *      not spread (special.c). Values with which the original faults or hangs are left out. If it faults all the same,
+ *      the whole input is left out.
  *   3. The plan runs under `schedules` shuffled block orders with the race detector (software device), and is compared
- *      each time. What streams and programmatic edges do not order runs side by side then (dev_run_once). On a real GPU
- *      it runs as often with blocks that sleep at random before they begin (device/delay.c).
+ *      each time. Launches that streams and programmatic edges do not order run side by side then (dev_run_once).
+ *      On a real GPU the plan runs as often with blocks that sleep at random before they begin (device/delay.c).
  *
  * The original's outputs are kept (rw_reference), so a planning runs it once for each input. Both programs live on the
  * device one after the other, so the memory of one is enough. Outputs are found by name: a plan has the graph's
@@ -40,7 +40,7 @@ bool rw_has_outputs(const struct dt_graph *g)
 }
 
 struct outputs {
-    uint8_t **p; /* by buffer of its graph; NULL where no output */
+    uint8_t **p; /* by buffer of its graph; NULL: it is no output */
     uint32_t n;
 };
 
@@ -85,7 +85,7 @@ static int verify_fetch(struct dev_run *r, const struct dt_graph *g, struct outp
     return 0;
 }
 
-/* only: by buffer of the original, the bytes to compare; NULL: all. */
+/* Compare the outputs of the two. only: by buffer of the original, the bytes to compare; NULL: all. */
 static int verify_compare(const struct dt_graph *go, const struct outputs *o, const struct dt_graph *gp,
                           const struct outputs *p, const struct ana_set *only, const char *what, struct dt_err *e)
 {
@@ -130,8 +130,8 @@ struct rw_reference {
     struct outputs *want;
     const struct rw_sample *sample; /* of the original, borrowed; NULL: it ran whole */
     struct rw_special *special;     /* NULL: there is one input only */
-    bool talks;                     /* blocks of a launch are in conflict: the fast detector will not do */
-    bool races;                     /* and nothing orders them, or threads of a block: no detector will do */
+    bool talks;                     /* blocks of a launch are in conflict: the fast detector cannot be used */
+    bool races;                     /* nothing orders them, or threads of a block: no detector can be used */
     uint64_t race_us, plain_us;     /* how long the original took, under the race detector and without */
 };
 
@@ -169,7 +169,7 @@ bool rw_talks(const struct dev_prog *p)
     return talks;
 }
 
-/* All launches, one after the other; what the ones that are not known yet cost. */
+/* Run all launches, one after the other, and get the costs that are not known yet. */
 static int once_with_costs(struct dev_run *run, const struct dt_graph *g, struct dev_cost *cost, struct dt_err *e)
 {
     int r = 0;
@@ -179,14 +179,14 @@ static int once_with_costs(struct dev_run *run, const struct dt_graph *g, struct
     return r;
 }
 
-/* The original's runs. */
+/* The runs of the original. */
 struct runs {
     struct rw_reference *ref;
     struct dev_device *dev;
     const struct dev_prog *original;
     struct dev_run *run; /* NULL: a fault ended it */
     bool soft;
-    /* what original.c says of it goes there; NULL: it is not asked, and a race is an error */
+    /* gets what original.c finds; NULL: it is not asked, and a race is an error */
     struct rw_original *checked;
     const struct dev_cost *cost; /* by launch, NULL: not known */
     unsigned input;
@@ -199,8 +199,8 @@ static int ready(struct runs *x, struct dt_err *e)
     return r == 0 && x->ref->sample ? dev_run_select(x->run, x->ref->sample->some, e) : r;
 }
 
-/* The posted input, under the race detector (the fast one alone, where original.c looks after it); what the launches
- * need at most. */
+/* Run the posted input under the race detector (only the fast one if original.c is asked as well), and get the most
+ * that the launches need. */
 static int first_input(struct runs *x, const struct ana_result *a, struct rw_snaps **ret_snaps, struct dt_err *e)
 {
     struct rw_reference *ref = x->ref;
@@ -232,7 +232,7 @@ static int first_input(struct runs *x, const struct ana_result *a, struct rw_sna
     return r < 0 ? r : verify_fetch(x->run, g, &ref->want[0], e);
 }
 
-/* Is an output next to nothing but NaNs, that of the posted input is not? */
+/* Is an output flooded with NaNs or infinities that is not flooded on the posted input? */
 static bool flooded(const struct rw_reference *ref, const struct outputs *o)
 {
     for (uint32_t k = 0; !ref->sample && k < ref->graph->nbuffer; k++)
@@ -265,12 +265,12 @@ static int other_input(void *user, bool *ret_flooded, struct dt_err *e)
     return rw_recover(x->dev, r, e);
 }
 
-/* The posted input, once more where blocks talk to each other; then the others. */
+/* Run the posted input, once more if blocks talk to each other; then run the others. */
 static int all_inputs(struct runs *x, const struct ana_result *a, struct rw_snaps **ret_snaps, struct dt_err *e)
 {
     struct rw_reference *ref = x->ref;
     int r = first_input(x, a, ret_snaps, e);
-    if (r == DT_E_RACE && !ref->talks) { /* two blocks touch a byte; are they perhaps in order, by flags and fences? */
+    if (r == DT_E_RACE && !ref->talks) { /* two blocks touch a byte; flags and fences may order them */
         x->run = dev_run_free(x->run);
         if ((r = rw_recover(x->dev, r, e)) != DT_E_RACE)
             return r;
@@ -288,7 +288,7 @@ static int all_inputs(struct runs *x, const struct ana_result *a, struct rw_snap
     for (x->input = 1; x->input < ref->inputs && r == 0; x->input++) {
         unsigned s = sorts(ref->inputs, x->input);
         r = rw_special_search(ref->special, s, other_input, x, e);
-        /* the posted input is fine, this one is not for these kernels: an index made of data, say */
+        /* the posted input works and this one does not suit the kernels: an index made from data, for example */
         if (r == DT_E_BOUNDS) {
             dt_err_done(e);
             r = 0;
@@ -343,7 +343,7 @@ unsigned rw_reference_inputs(const struct rw_reference *ref)
     return n;
 }
 
-/* The plan with delays in every entry, for a real GPU. `g` and `text` outlive it. */
+/* The plan with delays in every entry, for a real GPU. `g` and `text` must outlive it. */
 static int delayed_new(struct dev_device *d, const struct dev_prog *plan, struct dt_graph *g, char ***ret_text,
                        struct dev_prog **ret, struct dt_err *e)
 {
@@ -359,7 +359,7 @@ static int delayed_new(struct dev_device *d, const struct dev_prog *plan, struct
         g->module[i].source = text[i];
         g->module[i].len = strlen(text[i]);
         g->module[i].is_ptx = true;
-        g->module[i].cubin = NULL; /* of the text before */
+        g->module[i].cubin = NULL; /* it was made from the text without delays */
         g->module[i].cubin_len = 0;
     }
     return dev_prog_derive(d, g, plan, NULL, NULL, ret, e);

@@ -1,5 +1,5 @@
-/* Does a plan's order hold every hazard? A static check, of plans that are made here and of plans that come from
- * elsewhere.
+/* Does the order of a plan keep every hazard? This is a static check, of plans that are made here and of plans that
+ * come from elsewhere.
  *
  * Three moments of a launch count: its start S, the moment W at which griddepcontrol.wait lets it go on (S if it is not
  * programmatic), and its end E, with S <= W <= E. An ordinary edge a -> b says E(a) <= S(b). A programmatic edge says
@@ -10,16 +10,16 @@
  *                                          for programmatic a: before(a), or waited(a) if a triggers late
  *     waited(b) = what has ended at W(b) = before(b) + for programmatic a: {a} + waited(a)
  *
- * A kernel triggers late if nothing but griddepcontrol.wait leads to griddepcontrol.launch_dependents: then W(a) <=
- * S(b). A kernel without a trigger lets its dependents start when its blocks are through; they have its memory only
+ * A kernel triggers late if every path to griddepcontrol.launch_dependents passes griddepcontrol.wait: then W(a) <=
+ * S(b). A kernel without a trigger lets its dependents start when its blocks have exited; they see its memory only
  * after they wait.
  *
  * Checked:
  *   covered      every hazard edge a -> b of the analysis has a in waited(b). An edge may be missing because a launch
  *                between writes the byte for certain; the two edges through that launch imply it
  *   waits        a programmatic launch reaches griddepcontrol.wait on every path before it exits
- *   independent  what a programmatic launch does before it waits touches no byte in conflict with any launch that may
- *                still run then: all that are not in before(b), back to the last ordinary edge. The bytes come from the
+ *   independent  before it waits, a programmatic launch touches no byte in conflict with a launch that may still run
+ *                then: any launch that is not in before(b), back to the last ordinary edge. The bytes come from the
  *                analysis of the kernel cut off at the wait. If that faults, nothing is known, and the plan is refused
  *                with the fault
  *   read-only    no launch, and no function that it calls, loads by .nc (or ldu) what an overlapping launch, or itself,
@@ -32,12 +32,12 @@
  *                memory (facts/meets.c). Not asked of a posted kernel that keeps to other rules, nor of what is made of
  *                it alone
  *
- * An edge always goes to an earlier launch, so the order has no cycle and no launch waits for ever. A block that waits
- * holds its SM only after all blocks of what it waits for have started, so it keeps none of them out. That launches fit
- * an SM alone, and clusters fit the device, is checked by dev_prog_new.
+ * An edge always goes to an earlier launch, so the order has no cycle and no launch waits for ever. A waiting block
+ * takes room on an SM only after all blocks of the launch that it waits for have started, so it keeps none of them out.
+ * dev_prog_new checks that each launch fits an SM by itself, and that clusters fit the device.
  *
- * A launch that the original has too, by name, entry and text, may do to itself what it likes: `barriers`, `clusters`
- * and `read-only` within it are not checked.
+ * A launch that the original has too, by name, entry and text, is not checked for `barriers`, `clusters`, or
+ * `read-only` within itself.
  */
 #include "ptx/reach.h"
 #include "rewrite/emit/flow.h"
@@ -52,7 +52,7 @@ struct waits {
     struct dev_device *dev;
     const struct dev_prog *prog, *original;
     const struct ana_result *ana;
-    struct ana_result *own; /* where the caller had none */
+    struct ana_result *own; /* made here if the caller has none */
     struct dev_order order;
     size_t words;
     uint64_t *before, *waited; /* by launch, bits by launch */
@@ -90,7 +90,7 @@ static int waits_bad(const struct waits *w, struct dt_err *e, uint32_t launch, c
                      w->prog->graph->launch[launch].name, what);
 }
 
-/* "launch 'b' BEFORE 'a' BEHIND" */
+/* The error "launch 'b' BEFORE 'a' BEHIND". */
 static int bad2(const struct waits *w, struct dt_err *e, uint32_t launch, uint32_t other, const char *before,
                 const char *behind)
 {
@@ -112,7 +112,7 @@ static int close_order(struct waits *w, struct dt_err *e)
     if (!w->before || !w->waited || dev_order_new(w->prog->graph, &w->order) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t b = 0; b < n; b++) {
-        for (int late = 0; late < 2; late++) /* `before` wholly first */
+        for (int late = 0; late < 2; late++) /* all of `before` first */
             for (uint32_t k = w->order.at[b]; k < w->order.at[b + 1]; k++) {
                 uint32_t a = w->order.after[k];
                 uint64_t *set = late ? w->waited : w->before;
@@ -160,7 +160,7 @@ static void drop_early(struct waits *w)
     w->early = NULL, w->cut = NULL, w->graph = NULL, w->doc = NULL, w->early_at = NULL;
 }
 
-/* The programmatic launches alone, cut off: analysed as a graph of its own. */
+/* Analyse the programmatic launches alone, cut off at the wait, as a graph of its own. */
 static int analyse_cut(struct waits *w, bool meet, struct dt_err *e)
 {
     const struct dt_graph *g = w->prog->graph;
@@ -226,14 +226,15 @@ static int analyse_early(struct waits *w, struct dt_err *e)
 
 /* ---- footprints of launches -------------------------------------------------------------------------------------- */
 
-/* The same by the buffer's name: two results may number buffers differently. */
+/* The bytes of a buffer that the launch touches. By the buffer's name, since two results may number buffers
+ * differently. */
 static struct ana_set touched(struct waits *w, const struct ana_result *a, uint32_t launch, const char *buffer,
                               bool writes)
 {
     return rw_launch_bytes(&w->arena, a, launch, dt_graph_find_buffer(a->prog->graph, buffer), writes);
 }
 
-/* Do the two conflict in a byte? *ret: of which buffer. */
+/* Do the two launches touch a byte in conflict? *ret: its buffer. */
 static bool conflict(struct waits *w, const struct ana_result *ra, uint32_t a, const struct ana_result *rb, uint32_t b,
                      const char **ret)
 {
@@ -373,9 +374,9 @@ static int check_read_only(struct waits *w, struct dt_err *e)
     return 0;
 }
 
-/* Must an entry of this name keep to the rules of facts/meets.c? Not where the original has one with clusters that
- * does not: what is made of one launch's kernel keeps its name (emit/solo.c), and what of several is made only of such
- * as do (legal.def, `clusters`). */
+/* Must an entry of this name keep to the rules of facts/meets.c? Not if the original has an entry of this name with
+ * clusters that does not: a kernel that is made from one launch keeps its name (emit/solo.c), and one that is made from
+ * several is made only of kernels that keep to the rules (legal.def, `clusters`). */
 static int by_the_rules(struct waits *w, const char *name, bool *ret, struct dt_err *e)
 {
     int r = 0;
@@ -434,8 +435,8 @@ static int check_barriers(struct waits *w, struct dt_err *e)
     return 0;
 }
 
-/* The step that clears the flags of launch l, which are all of `buffer`; w->prog->graph->nlaunch: none, or something
- * else touches them. */
+/* The step that clears the flags of launch l, which fill `buffer`. w->prog->graph->nlaunch: there is none, or another
+ * step touches them. */
 static uint32_t clears(const struct waits *w, uint32_t l, uint32_t buffer)
 {
     const struct dt_graph *g = w->prog->graph;

@@ -129,7 +129,7 @@ struct site { /* where the guest is put */
     /* of the host's registers that point into the buffer: the same, counted from its begin */
     uint32_t *shadow;
     uint32_t out[16]; /* prologue: components */
-    /* of the instance at hand: */
+    /* of the instance that is emitted: */
     unsigned of;                  /* the slot whose slice is the text; 0: it is all of the guest */
     const struct rw_group *group; /* and the constants of the slot; NULL: it has none */
     uint32_t round;               /* register: of the loop that the elements are in */
@@ -330,14 +330,14 @@ static const struct rw_guest guest = {
 
 /* ---- one instance of the guest ----------------------------------------------------------------------------------- */
 
-/* Leave where this is so: the element is none of the guest's. */
+/* Emit an exit from the guest's text where the condition holds: the guest does not have the element. */
 static int emit_leave(struct site *s, const char *what, uint32_t limit)
 {
     int r = rw_emit(s->j, "setp.ge.u32 %s, %s, %u;", rw_rname(s->j, s->none), what, limit);
     return r < 0 ? r : rw_emit_bra(s->j, s->p.end, s->none, false);
 }
 
-/* reg = digits of the offset in s->rem, one by one. */
+/* Emit the digits of the offset in s->rem into registers, one by one. */
 static int emit_digits(struct site *s)
 {
     struct rw_join *j = s->j;
@@ -395,7 +395,7 @@ static int emit_offset(struct site *s, const struct ptx_opnd *a, unsigned comp)
     return r;
 }
 
-/* The text of one group of slots. */
+/* Emit the text of one group of slots. */
 static int emit_group(struct site *s, unsigned k)
 {
     struct rw_join *j = s->j;
@@ -410,7 +410,7 @@ static int emit_group(struct site *s, unsigned k)
     return rw_copy_body(j, &s->p);
 }
 
-/* To `label` where the slot is none of the group's. */
+/* Emit a branch to `label` for slots that are not in the group. */
 static int emit_other(struct site *s, const struct rw_group *g, uint32_t label)
 {
     struct rw_join *j = s->j;
@@ -452,7 +452,7 @@ static int emit_instance(struct site *s, const struct ptx_inst *i, unsigned firs
     return r < 0 ? r : rw_emit_label(j, s->p.end);
 }
 
-/* What stands for a load or store of the host that the element passes through. */
+/* Emit what replaces a load or store of the host that the element passes through. */
 static int emit_site(struct site *s, const struct ptx_inst *i)
 {
     struct rw_join *j = s->j;
@@ -622,7 +622,7 @@ static int open_host(struct rw_join *j, struct ptx_inst **ret_old, uint32_t *ret
     }
     j->m->target = dt_arena_strdup(&j->m->arena, rw_target_of(hm->target, gm->target));
     j->f->name = dt_arena_strdup(&j->m->arena, c->made.entry);
-    j->f->nloc = 0; /* lines of one text say nothing about two */
+    j->f->nloc = 0; /* line numbers of one text do not fit a kernel made of two */
     for (uint32_t k = 0; k < j->m->nfunc && !c->facts.open[c->in->host]; k++)
         if (j->m->func[k] != j->f)
             dev_round_muls(j->m->func[k]);

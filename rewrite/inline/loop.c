@@ -1,15 +1,15 @@
-/* A guest whose elements are in a loop: the text of one round.
+/* A guest whose elements are in a loop: its text becomes that of one round.
  *
  *     i = tid + ctaid * 256;  @(i >= n) bra END;         i = tid + ctaid * 256;  @(i >= n) bra END;
  *     HEAD:                                              i = i + round * stride;
  *     ld v, [x + 4i]; … st [y + 4i], w;                  mov v, element; … st [y + 4i], w;
  *     i = i + stride;  @(i < n) bra HEAD;                bra END
  *
- * What the text carries from one round into the next must be inductions: registers that each round adds one thing to, a
- * constant or a register that the loop does not change; their value in round r is r times that more than at the loop's
- * begin. The add is done in every round that is followed by another (it dominates each branch back), and there is no
- * loop within the loop. Nothing is stored behind it. That the thread makes this round is known from its trace; so no
- * earlier round has left the loop.
+ * Every register that the text carries from one round into the next must be an induction: each round adds the same
+ * amount to it, a constant or a register that the loop does not change. In round r its value is r times that amount
+ * more than at the loop's start. The add must be done in every round that is followed by another: it dominates each
+ * branch back to the header. The loop may contain no other loop, and the guest may store nothing to global memory
+ * outside it. The guest's trace shows that the thread makes this round, so no earlier round has left the loop.
  */
 #include "rewrite/inline/inline-priv.h"
 
@@ -28,7 +28,7 @@ bool rw_inline_again(const struct rw_inline *n, const struct ptx_function *f, ui
     return false;
 }
 
-/* Blocks of the loop: all that reach a branch back without the header. */
+/* Mark the loop's blocks: all that reach a branch back to the header without passing the header. */
 static void loop_mark(const struct ptx_cfg *c, uint32_t header, bool *in, uint32_t *stack)
 {
     in[header] = true;
@@ -52,7 +52,7 @@ static void on_def(uint32_t reg, bool write, void *user)
     }
 }
 
-/* Definitions of the register in the loop (or in all of the text). */
+/* The definitions of the register in the loop, or in the whole text. */
 static struct defs defs_of(const struct rw_inline *n, const struct ptx_function *f, uint32_t reg, bool everywhere)
 {
     struct defs d = {.reg = reg};
@@ -62,7 +62,7 @@ static struct defs defs_of(const struct rw_inline *n, const struct ptx_function 
     return d;
 }
 
-/* Is it done in every round that is followed by another? */
+/* Is the instruction done in every round that is followed by another? */
 static bool always(const struct rw_inline *n, const struct ptx_function *f, const struct ptx_cfg *c, uint32_t inst)
 {
     bool good = f->inst[inst].pred == PTX_NO_REG;

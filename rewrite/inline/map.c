@@ -144,7 +144,7 @@ static void buffers(struct rw_cand *c, struct dt_arena *a)
         rw_no(c, RW_NO_one_buffer, DT_BUFFER " is larger than 4 GiB", g->buffer[n->buffer].name);
 }
 
-/* Neither side touches what else the other writes. */
+/* Check that neither side touches what the other writes besides the shared buffer. */
 static void bystanders(struct rw_cand *c, struct dt_arena *a)
 {
     struct rw_inline *n = c->in;
@@ -173,12 +173,12 @@ static void bystanders(struct rw_cand *c, struct dt_arena *a)
     }
 }
 
-/* Does anybody but the consumer need what the producer leaves in the buffer? */
+/* Does anything but the consumer need what the producer leaves in the buffer? */
 static void readers(struct rw_cand *c, struct dt_arena *a)
 {
     struct rw_inline *n = c->in;
     bool need = c->facts.prog->graph->buffer[n->buffer].role != DT_INTERMEDIATE;
-    const char *who = NULL; /* NULL: the graph's caller */
+    const char *who = NULL; /* the reader; NULL: the graph's caller */
     for (uint32_t k = 0; k < c->facts.ana->nedge && !need; k++) {
         const struct ana_edge *x = &c->facts.ana->edge[k];
         if (x->producer != c->facts.launch[0] || x->consumer == c->facts.launch[1] || !ana_rows_pairs(&x->raw))
@@ -298,7 +298,7 @@ static int on_store(const struct ana_trace_box *b, void *user)
     return 0;
 }
 
-/* The host's bytes against the guest's. */
+/* Compare the bytes that the host accesses with those of the guest. */
 static int host_map(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
 {
     struct rw_inline *n = c->in;

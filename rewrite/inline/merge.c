@@ -1,20 +1,21 @@
 /* One text for several elements of a guest's thread.
  *
- * The lanes of a vector take the same steps at places side by side. Where their slices are one program but for
- * constants, it stands once, and the constants are computed from the slot:
+ * A thread that has several elements does the same steps for each, at places side by side. Slices (one per slot) that
+ * are one program except for constants become one text, in which the constants are computed from the slot:
  *
  *     slot 1:  ld.global.f32 f, [w+4];          slot 3:  ld.global.f32 f, [w+12];         all:  add a, w, 4 * slot;
  *                                                        ld.global.f32 f, [a];
  *     slot 0:  setp.lt p, i, n;                 slot 2:  add j, i, 256; setp.lt p, j, n;  all:  add j, i, 128 * slot;
  *                                                        setp.lt p, j, n;
  *
- * A slice is the template of its group, the longest that is left; others join that match it. Two slices match when, in
- * the order of the text, what has an order is alike (accesses, branches, predicated instructions, definitions of
- * registers that have several), and what their operands are computed from is alike, wherever it stands: pure
- * instructions with one definition, compared as expressions. So it does not matter how a compiler has mixed the lanes.
- * An immediate of add and or, or the offset of an access, may differ; `x` matches `x + c` and `x | c`, whose constant
- * then is 0. The constants of a group must be sums of the slot's digits. Slices with loops are left alone, and a
- * template computes nothing later than where it is used: each definition dominates its uses.
+ * Slices are put into groups. The longest slice that is left is the template of a group, and all others that match it
+ * join. Two slices match under two conditions. First, the instructions that have an order are alike and in the same
+ * order: accesses, branches, predicated instructions, definitions of registers that have several. Second, what their
+ * operands are computed from is alike, wherever it stands in the text: these are pure instructions with one definition
+ * each, compared as expressions. So it does not matter how a compiler has mixed the instructions of different elements.
+ * The immediate of an add or or, and the offset of an access, may differ; `x` also matches `x + c` and `x | c`, with
+ * the constant 0. The constants of a group must be sums over the slot's digits. Slices with loops are not merged. In a
+ * template each pure definition must dominate its uses, so that nothing is computed later than where it is used.
  */
 #include "rewrite/inline/inline-priv.h"
 
@@ -26,11 +27,11 @@ enum { NONE = -1, MANY = -2 };
 #define DEEP 1000
 #define PARAMS 256
 
-struct param { /* a constant of the template, and what the others have there */
+struct param { /* a constant of the template, and what the other members have in its place */
     uint32_t inst;
     unsigned opnd;
     int64_t value[RW_SLOTS];
-    uint64_t set; /* members for which it is there; others have the template's */
+    uint64_t set; /* members whose value was seen; the others have the template's */
 };
 
 struct undo {
@@ -41,10 +42,10 @@ struct match {
     struct rw_cand *c;
     const struct ptx_function *f;
     struct ptx_cfg cfg;
-    int64_t *def; /* per register: where it is defined, NONE, MANY */
-    bool *free;   /* per instruction: a pure one */
+    int64_t *def; /* per register: the instruction that defines it, NONE or MANY */
+    bool *free;   /* per instruction: it is pure, and has no order */
     uint32_t *label;
-    uint32_t *map, *inv; /* registers of the template -> of the other; of those with an order also back */
+    uint32_t *map, *inv; /* registers of the template -> of the other; inv: back, for those with an order */
     struct undo *trail;
     size_t ntrail, trail_cap;
     struct param param[PARAMS];
@@ -55,7 +56,7 @@ struct match {
     bool oom;
 };
 
-/* ---- what is known of the text ----------------------------------------------------------------------------------- */
+/* ---- facts about the text ---------------------------------------------------------------------------------------- */
 
 static void on_def(uint32_t reg, bool write, void *user)
 {
@@ -152,7 +153,7 @@ static bool merge_bind(struct match *m, uint32_t t, uint32_t s)
     return true;
 }
 
-/* The template's constant `have` at operand k of n is `value` for the other. */
+/* Note that the template's constant `have`, operand k of instruction n, is `value` in the other slice. */
 static bool differs(struct match *m, uint32_t n, unsigned k, int64_t have, int64_t value)
 {
     unsigned q = 0;
@@ -239,7 +240,7 @@ static bool same_word(struct ptx_inst t, struct ptx_inst s)
            t.dst2 == s.dst2;
 }
 
-/* Not accesses, not branches. */
+/* Do two instructions match? For all but accesses and branches. */
 static bool merge_alike(struct match *m, uint32_t nt, uint32_t ns)
 {
     const struct ptx_inst *t = &m->f->inst[nt], *s = &m->f->inst[ns];
@@ -262,7 +263,7 @@ static bool regs(struct match *m, uint32_t t, uint32_t s)
     if (dt == NONE || ds == NONE || m->depth > DEEP || ++m->work > WORK)
         return false;
     if (!ft && !fs)
-        return merge_bind(m, t, s); /* where they are defined, they are compared */
+        return merge_bind(m, t, s); /* they are compared where they are defined */
     m->depth++;
     if (ft && fs)
         good = merge_alike(m, (uint32_t)dt, (uint32_t)ds) && m->map[t] == s;
@@ -284,7 +285,7 @@ static bool ordered(const struct match *m, unsigned slot, uint32_t n)
     return m->c->in->slice[slot][n] && m->f->inst[n].op > PTX_OP_OPAQUE && !m->free[n];
 }
 
-/* How many of them stand before n. */
+/* How many instructions with an order stand before n. */
 static uint32_t merge_before(const struct match *m, unsigned slot, uint32_t n)
 {
     uint32_t k = 0;
@@ -374,7 +375,7 @@ static void on_use(uint32_t reg, bool write, void *user)
         u->good &= ptx_inst_dominates(&u->m->cfg, (uint32_t)d, u->at);
 }
 
-/* No loop in it, and every pure instruction before what needs it. */
+/* May the slice be a template: no loop in it, and every pure instruction before its uses? */
 static bool template(struct match *m, unsigned slot)
 {
     struct uses u = {m, 0, true};
@@ -389,7 +390,8 @@ static bool template(struct match *m, unsigned slot)
     return u.good;
 }
 
-/* value = base + sum of by * digit, for all members; each has said what it has there. */
+/* Find base and by[] with value = base + sum of by * digit for all members. False: there are none, or some member's
+ * value was not seen. */
 static bool solve(const struct match *m, const struct param *p, struct rw_param *ret)
 {
     const struct rw_inline *in = m->c->in;
@@ -402,7 +404,7 @@ static bool solve(const struct match *m, const struct param *p, struct rw_param 
                 int64_t steps = (b - a) / y->weight;
                 if (b / (y->weight * y->n) != a / (y->weight * y->n))
                     break;
-                found = m->members >> b & 1; /* two that differ in this digit alone */
+                found = m->members >> b & 1; /* two members that differ in this digit alone */
                 if (found)
                     ret->by[d] = (p->value[b] - p->value[a]) / steps;
             }
@@ -447,7 +449,7 @@ static void gather(struct match *m, struct rw_group *g)
             continue;
         }
         m->members &= ~bit;
-        for (unsigned k = 0; k < m->nparam; k++) { /* as if it had never been */
+        for (unsigned k = 0; k < m->nparam; k++) { /* undo: as if it had never been tried */
             m->param[k].set &= ~bit;
             if (had && k < had)
                 m->param[k].value[m->s] = m->param[k].value[m->t];
@@ -491,7 +493,7 @@ int rw_inline_merge(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
     merge_look(m);
     for (unsigned left = in->nslot; left && !m->oom; in->ngroup++) {
         uint32_t most = 0;
-        for (unsigned s = 0; s < in->nslot; s++) { /* the longest that has no group */
+        for (unsigned s = 0; s < in->nslot; s++) { /* the longest slice that has no group */
             uint32_t n = 1;
             for (uint32_t k = 0; k < f->ninst; k++)
                 n += in->slice[s][k] != 0;

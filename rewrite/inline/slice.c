@@ -23,14 +23,14 @@
 
 #include "base/subject.h"
 
-#define LARGE 8000 /* instructions of a guest that is looked at so */
+#define LARGE 8000 /* most instructions of a guest that is sliced */
 
 struct slicer {
     const struct rw_cand *c;
     const struct rw_body *g;
     uint8_t *mask;  /* per instruction: components that stay, 1 where it has none; 0: dropped */
     bool *need;     /* per register: read by what stays */
-    uint32_t *next; /* per place: the first instruction from there on that stays */
+    uint32_t *next; /* per instruction: the first one from there on that stays */
     uint32_t *label;
     bool more;
 };
@@ -104,7 +104,7 @@ static void round_of(struct slicer *s)
     }
 }
 
-/* The slice of what `mask` holds already. */
+/* Complete the slice: add all that the instructions in `mask` need. */
 static void close_slice(struct slicer *s)
 {
     const struct ptx_function *f = s->g->f;
@@ -121,7 +121,7 @@ static void close_slice(struct slicer *s)
     } while (s->more);
 }
 
-/* Slots whose elements the slice reads: bit by bit. */
+/* The slots whose elements the slice reads, one bit each. */
 static uint64_t elements(const struct slicer *s)
 {
     const struct rw_inline *n = s->c->in;

@@ -1,24 +1,26 @@
-/* Which thread of the guest has which element, and which of a thread's elements it is.
+/* Which thread of the guest has which element of the shared buffer, and which of the thread's elements it is.
  *
- * They are found from the byte offset that the host is at. Each access of the guest to the shared buffer is taken from
- * its trace (analysis/record/trace.c: exact, for every thread of every block), and every unit of it must be at
+ * Both are computed from the byte offset at which the host accesses the element. Each access of the guest to the shared
+ * buffer is taken from the guest's trace (analysis/record/trace.c: exact, for every thread of every block). Every unit
+ * of it must be at
  *
  *     offset = at[slot] + sx tid.x + sy tid.y + sz tid.z + bx ctaid.x + by ctaid.y + bz ctaid.z
  *
- * with one set of steps. Units at one distance from the thread's place are one slot, whichever instructions they are
- * moved by; at[] must be the sums of digits of their own (a vector's components; vectors so far apart). Sorted by step,
- * each larger than anything that the smaller ones add up to in any thread that has the access, all these are the digits
- * of the offset: division by the largest step gives its number, the rest the next. So no two have one element, and the
- * element gives block, thread and slot. Steps come from the records' own lanes and boxes, nothing is guessed: what does
- * not fit refuses.
+ * with the same steps (sx … bz) for all threads. Units at the same distance from the thread's place are one slot,
+ * whichever instructions move them. The at[] themselves must be sums of digits: the components of a vector, several
+ * vectors at even distances. All these numbers together are the digits of the offset. They are sorted by step, and each
+ * step must be larger than anything that the smaller digits add up to in any thread that has the access. Then the
+ * offset divided by the largest step gives that digit, the remainder gives the next one, and so on. So no two threads
+ * have one element, and the element gives block, thread and slot. Steps are taken from the lanes and boxes of the
+ * records; none is guessed. A guest that does not fit is refused.
  *
- * A loop around its accesses (a grid stride) gives one more number, the round; all of them are then in this one loop,
- * each round has them, and what a round adds to the offset is its step (inline/loop.c: how the text becomes that of one
- * round).
+ * If the accesses are in a loop (a grid stride), there is one more digit, the round. All accesses must then be in this
+ * one loop, every round must have them, and what a round adds to the offset is the digit's step. (inline/loop.c makes
+ * the guest's text that of one round.)
  *
- * What the guest both reads and writes must be each element's own. With one slot and no loop: a thread is at one place
- * of such a buffer, and no two threads meet. Else: the place is the element's own place but for a constant and the
- * elements' sizes.
+ * A buffer that the guest both reads and writes must be accessed by each element at a place of its own. With one slot
+ * and no loop: each thread is at one place of the buffer, and no two threads are at the same. Otherwise: the place is
+ * the element's own offset, scaled by the sizes of the elements, plus a constant.
  */
 #include "rewrite/inline/inline-priv.h"
 
@@ -28,9 +30,9 @@
 #include "base/subject.h"
 
 #define THREADS 1024
-#define TRIES 32 /* lanes that another is looked for */
+#define TRIES 32 /* lanes for which a second lane is looked for */
 
-struct cell { /* where one lane is in one buffer */
+struct cell { /* the place of one lane in one buffer */
     bool set, written;
     int64_t base, step[3];
 };
@@ -40,7 +42,7 @@ struct own { /* of a buffer that a guest of several slots reads and writes: plac
     int64_t bytes, delta;
 };
 
-/* A step that no box shows within itself: from the origins of two boxes that differ in that block number. */
+/* The first lane of a box. Two of them give the step of a block number that is the same all over each box. */
 struct corner {
     uint32_t lo[3], thread, inst;
     int64_t base;
@@ -54,19 +56,19 @@ struct walk {
     bool by_known;
     uint32_t rounds;
     struct dt_vec(struct corner) corner;
-    bool *have;                /* per joint instruction: at[] is there */
-    int64_t *at;               /* of its first unit */
-    uint32_t n[6];             /* 1 + largest number that occurs */
-    uint64_t units;            /* that threads have */
-    uint64_t lower[RW_DIGITS]; /* by place in digit[]: most that the smaller ones add up to */
-    uint64_t joint_bytes;      /* stored, every time counted */
-    uint64_t *cells, *stores;  /* by buffer: bytes of threads' own places; of stores */
-    struct cell *cell;         /* [nbuffer][THREADS], of a box */
+    bool *have;                /* per joint instruction: its at[] is known */
+    int64_t *at;               /* per joint instruction: the offset of its first unit, less the steps */
+    uint32_t n[6];             /* 1 + the largest number that occurs */
+    uint64_t units;            /* units that threads have */
+    uint64_t lower[RW_DIGITS]; /* by place in digit[]: the most that the smaller digits add up to */
+    uint64_t joint_bytes;      /* bytes of joint accesses, each time counted */
+    uint64_t *cells, *stores;  /* by buffer: bytes of the threads' own places; bytes of stores */
+    struct cell *cell;         /* [nbuffer][THREADS], for one box */
     struct own *own;           /* by buffer */
     bool *use;                 /* by buffer: the guest reads and writes it */
-    /* with a loop, of a box: rounds that the thread has the slot in; writes for it in */
+    /* with a loop, for one box, by thread and slot: rounds in which it has the slot; in which it writes for it */
     int64_t (*had)[RW_SLOTS], (*wrote)[RW_SLOTS];
-    /* of a box: slots that the thread has; that it stores for; in the shared buffer */
+    /* for one box, by thread: slots that it has; that it stores for; that it stores for in the shared buffer */
     uint64_t joint[THREADS], writes[THREADS], back[THREADS];
 };
 
@@ -87,7 +89,7 @@ static const struct ptx_inst *inst_of(const struct walk *w, const struct ana_tra
     return &w->c->facts.body[w->c->in->guest].f->inst[t->inst];
 }
 
-/* Number of the joint instruction, UINT32_MAX: none. */
+/* The number of the access's joint instruction; UINT32_MAX: it is none. */
 static uint32_t joint_of(const struct walk *w, const struct ana_trace *t)
 {
     const struct rw_inline *n = w->c->in;
@@ -99,7 +101,8 @@ static uint32_t joint_of(const struct walk *w, const struct ana_trace *t)
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-/* As far as this record shows them: blocks by its own steps, threads by two lanes that differ in one number. */
+/* The steps that this record shows: of block numbers by its own steps, of thread numbers by two lanes that differ in
+ * one number. */
 static void find_steps(struct walk *w, const struct ana_trace_box *b, const struct ana_trace *t)
 {
     uint32_t x[3], y[3];
@@ -123,7 +126,7 @@ static void find_steps(struct walk *w, const struct ana_trace_box *b, const stru
         }
 }
 
-/* What a round adds: within the record, or between it and the thread's first round. */
+/* What a round adds: from the record, or from it and the record of the thread's first round. */
 static void find_round(struct walk *w, const struct ana_trace_box *b, uint32_t i)
 {
     const struct ana_trace *t = &b->access[i], *o = b->access;
@@ -164,7 +167,7 @@ static int on_steps(const struct ana_trace_box *b, void *user)
     return r;
 }
 
-/* Steps of block numbers that no box has twice: pairs of boxes. */
+/* Steps of block numbers that are the same all over each box: from pairs of boxes. */
 static void more_steps(struct walk *w)
 {
     const struct corner *v = w->corner.p;
@@ -196,7 +199,7 @@ static void more_steps(struct walk *w)
 
 /* ---- where each instruction begins ------------------------------------------------------------------------------- */
 
-/* What lane k's numbers add up to, in the box's first block. */
+/* What the numbers of a lane add up to in the box's first block. */
 static int64_t threads_sum(const struct walk *w, const struct ana_trace_box *b, const uint32_t x[3])
 {
     int64_t at = 0;
@@ -255,7 +258,7 @@ static void add_digit(struct rw_inline *n, struct rw_digit x)
     n->digit[at] = x;
 }
 
-/* Distances of the units from their threads' places, each once. */
+/* Make the slots: the distances of the units from their threads' places, each once. */
 static bool make_slots(struct walk *w)
 {
     struct rw_inline *n = w->c->in;
@@ -280,14 +283,14 @@ static bool make_slots(struct walk *w)
                 n->at[k] = at;
             }
     uint32_t m = 0;
-    for (uint32_t j = 0; j < n->njoint; j++) /* but what no thread reaches */
+    for (uint32_t j = 0; j < n->njoint; j++) /* drop those that no thread reaches */
         if (w->have[j])
             n->joint[m++] = n->joint[j];
     n->njoint = m;
     return n->nslot;
 }
 
-/* at[] as digits: so many at one step, so many of those at a larger one … */
+/* Take at[] apart into digits: a run of equal steps, then runs of such runs, and so on. False: it is no such sum. */
 static bool slot_digits(struct rw_inline *n)
 {
     int64_t v[RW_SLOTS];
@@ -345,14 +348,14 @@ static void make_digits(struct walk *w)
     uint64_t span = 0;
     for (unsigned k = 0; k < n->ndigit && span <= UINT32_MAX; k++)
         span = n->digit[k].step > UINT32_MAX ? UINT64_MAX : span + n->digit[k].step * (n->digit[k].n - 1);
-    /* offsets from the origin are 32 bits wide, also below it */
+    /* offsets from the origin are 32 bits wide, also those below it */
     if (span > UINT32_MAX || (n->partial && span + c->facts.prog->graph->buffer[n->buffer].bytes > UINT32_MAX))
         rw_no(c, RW_NO_thread_map, "what " DT_LAUNCH " touches is over 4 GiB long", name);
 }
 
-/* ---- every record against them ----------------------------------------------------------------------------------- */
+/* ---- each record against the digits ------------------------------------------------------------------------------ */
 
-/* What the smaller digits add up to: largest in the box's first or last block of each number. */
+/* For each digit, the most that the smaller ones add up to. The box's first or last block has the most. */
 static void bound(struct walk *w, const struct ana_trace_box *b, const uint32_t x[3], unsigned slot, int64_t round,
                   int64_t times)
 {
@@ -392,7 +395,7 @@ static void on_unit(struct walk *w, const struct ana_trace_box *b, const struct 
         w->had[thread][slot] = round + t->times[k];
 }
 
-/* Lane k is in a buffer that a guest of one slot reads and writes. */
+/* Check lane k's place in a buffer that a guest of one slot reads and writes. */
 static void in_cell(struct walk *w, const struct ana_trace_box *b, const struct ana_trace *t, uint32_t k)
 {
     struct rw_cand *c = w->c;
@@ -410,7 +413,7 @@ static void in_cell(struct walk *w, const struct ana_trace_box *b, const struct 
     *z = here;
 }
 
-/* The same with several slots: where the element itself is. */
+/* The same for several slots or a loop: the place must be the element's own. */
 static void in_own(struct walk *w, const struct ana_trace_box *b, const struct ana_trace *t, uint32_t k)
 {
     struct rw_cand *c = w->c;
@@ -470,7 +473,7 @@ static int on_check(const struct ana_trace_box *b, void *user)
             if (t->writes)
                 w->writes[t->thread[k]] |= whose;
             for (unsigned s = 0; w->had && t->writes && s < n->nslot; s++)
-                if (whose >> s & 1) { /* one of no round, or of another loop, is one too many */
+                if (whose >> s & 1) { /* a write outside the loop's rounds counts as beyond all rounds */
                     int64_t end = t->round && t->loop == n->loop ? t->round[k] + t->times[k] : INT64_MAX;
                     if (end > w->wrote[t->thread[k]][s])
                         w->wrote[t->thread[k]][s] = end;
@@ -486,7 +489,7 @@ static int on_check(const struct ana_trace_box *b, void *user)
             if (j == UINT32_MAX)
                 continue;
             bool again = n->host == 0 && (w->back[t->thread[k]] & whose) && !w->had;
-            /* what earlier rounds wrote is elsewhere */
+            /* earlier rounds wrote other elements */
             for (unsigned s = 0; w->had && n->host == 0 && s < n->nslot; s++)
                 again |= (w->back[t->thread[k]] & whose & UINT64_C(1) << s) &&
                          w->wrote[t->thread[k]][s] > (t->round ? t->round[k] : 0);
@@ -524,7 +527,7 @@ static void threads_check(struct walk *w, struct dt_arena *a)
     uint64_t all = 1;
     for (unsigned q = 0; q < n->ndigit; q++)
         all *= n->digit[q].n;
-    /* an element of no round: its guard may be that of the first */
+    /* an element that no round has: its guard may be that of the first round */
     if (!rw_refused(n) && n->loop && n->partial && w->units != all)
         rw_no(c, RW_NO_thread_map,
               "threads of " DT_LAUNCH " make different numbers of rounds, and " DT_LAUNCH " stores more than they have",

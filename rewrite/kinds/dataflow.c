@@ -1,5 +1,4 @@
-/* Dataflow fusion: launches in any order of blocks in one grid, where each block waits for just the blocks that it
- * needs.
+/* Dataflow fusion: launches with hazards run in one grid, and each block waits for just the blocks that it needs.
  *
  *   before                           after
  *   gemm0<<<(8, 32), 256>>>(x, h)    memset(t0, 0)                          on a stream of its own
@@ -11,24 +10,25 @@
  *             the body that v belongs to   as in parallel fusion
  *             barrier; fence.acq_rel.gpu; red.release.gpu flag(v) += 1
  *
- * A block waits only for lower tickets. They have been drawn, so their blocks are resident. The one with the lowest
- * ticket that has not ended waits for nobody, so it ends, whatever number of blocks is resident and in whatever order
- * the hardware starts them.
+ * A block waits only for blocks with lower tickets. Those tickets have been drawn, so their blocks are resident. The
+ * unfinished block with the lowest ticket waits for no other, so it ends, however many blocks are resident and in
+ * whatever order the hardware starts them.
  *
  * Flags. Blocks with the same consumers share a flag: a class of the partition that the rows of the block maps (RAW,
  * WAR and WAW, all pairs of launches) make of them. A row is then a union of whole classes. So a consumer waits for all
  * blocks of each class that its rows meet, and for no other block. A map that is a superset makes it wait for more.
  *
  * Ticket and flags are in a scratch buffer of their own. A memset of the plan, on another stream, clears it before each
- * run, so a replay begins with zeros whatever became of the run before. Runs of one plan share its scratch as they
+ * run, so a replay begins with zeros even if the run before failed. Runs of one plan share its scratch as they
  * share its intermediates, and follow each other.
  *
  * Legal when the rows below hold: what parallel fusion asks of the bodies, no launch on a path between them (`order`),
  * all maps known pair by pair, and lists that hold what they promise (`flags`: asked again of the numbers that are
  * printed; gate/waits.c asks once more, of the plan's text). What could break it: a block that signals before its last
  * store is out (a barrier and a fence stand before); a count that is not reached (the spin is bounded); loads that may
- * return what was there before (.nc goes); blocks that talk already (refused). The new launch is one that talks, so
- * nothing moves, joins or leaves out its blocks any more. Off unless it is allowed by name.
+ * return what was there before (.nc goes); blocks that talk already (refused). The blocks of the new launch
+ * talk to each other, so no later rewrite moves, joins or leaves out its blocks. This kind is off unless it is allowed
+ * by name.
  */
 #include "rewrite/emit/flow.h"
 #include "rewrite/facts/hooks.h"
@@ -86,7 +86,7 @@ bool rw_legal_block_maps(const struct rw_cand *c, struct dt_str *why)
 
 /* ---- flags from block maps --------------------------------------------------------------------------------------- */
 
-/* Split the classes of the blocks [base, …) by a row: members and others go apart. */
+/* Split the classes of the blocks [base, …) by a row, into blocks that are in the row and blocks that are not. */
 struct parts {
     uint32_t *of, *size, *met, *to; /* by block: its class; by class: blocks; of the row; where the row's go */
     uint32_t n;
@@ -161,7 +161,7 @@ static int make_flags(struct rw_cand *c, struct dt_err *e)
         }
     if (!(f->wait = dt_new_array(&c->arena, uint32_t, (size_t)pairs + 1)))
         goto nomem;
-    /* numbers for those that somebody waits for, in the order of blocks */
+    /* number the classes that a block waits for, in the order of blocks */
     memset(number, 0xFF, (n + c->facts.nbody + 1) * sizeof *number);
     for (uint32_t t = 1; t < c->facts.nbody; t++)
         for (uint32_t s = 0; s < t; s++) {
@@ -205,7 +205,7 @@ nomem:
     return dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
-/* Every pair of the maps is waited for, and every wait can be met. */
+/* Is every pair of the maps waited for, and can every wait be met? */
 bool rw_legal_flags(const struct rw_cand *c, struct dt_str *why)
 {
     const struct rw_flow *f = c->flow;
@@ -251,8 +251,8 @@ static bool hazard(const struct rw_state *s, uint32_t a, uint32_t b)
     return x && x->pairs;
 }
 
-/* Pairs with a hazard, and rows of up to WINDOW launches each of which has one with another before it; long rows
- * first. */
+/* Propose pairs with a hazard, and rows of up to WINDOW launches in which each has a hazard with an earlier one; long
+ * rows first. */
 static int dataflow_propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret,
                             struct dt_err *e)
 {

@@ -1,4 +1,4 @@
-/* Dead blocks: what nobody reads is not computed.
+/* Dead blocks: blocks whose results no later launch reads are not run.
  *
  *   before                                                           after
  *   scores<<<(8, 8), 256>>>(q, k, s)                                 scores<<<36, 256>>>(q, k, s)   the lower triangle,
@@ -9,15 +9,15 @@
  * A byte is live behind a launch if it leaves the graph, or if a later launch reads it before one writes it for
  * certain. It leaves the graph in every buffer but intermediates and scratch: in outputs, but also in inputs that are
  * written and in module variables. A block is dead if it writes, surely or perhaps, no live byte. Reads count at their
- * widest: all blocks of the later launch, and data-dependent addresses as the whole buffer; only sure writes kill. So
- * the last launches come first, and what only they kept alive follows from round to round.
+ * widest: all blocks of the later launch count, and a data-dependent address counts as the whole buffer. Only a sure
+ * write makes a byte dead. The last launches are tried first; what only they kept alive is found in later rounds.
  *
  * The live blocks are launched alone. If they are the first columns, rows and layers of the grid, and the kernel does
  * not look at its grid's size, the grid is made smaller. Else they are one body whose block numbers are affine in the
  * launch's, or read from a table (facts/comps.c, emit/join.c). If none is left, there is no launch.
  *
- * Legal when the rows below hold. What could break it: an effect that is no write of the map (a trap, talk between
- * blocks, printing), hence those rows; a read that the map does not show.
+ * Legal when the rows below hold. What could break it: an effect that is not a write in the map (a trap, talk between
+ * blocks, printing), which these rows rule out; a read that the map does not show.
  */
 #include "rewrite/emit/join.h"
 #include "rewrite/facts/hooks.h"
@@ -35,14 +35,14 @@ static const struct rw_legal always[] = {
     RW_LEGAL_ROW(nobody_reads),
 };
 static const struct rw_legal parted[] = {
-    /* where some blocks stay */
+    /* asked if some blocks stay */
     RW_LEGAL_ROW(plain_launches),
     RW_LEGAL_ROW(self_conflict),
     RW_LEGAL_ROW(ordered_access),
     RW_LEGAL_ROW(machine_registers),
 };
 static const struct rw_legal listed[] = {
-    /* where block numbers change */
+    /* asked if block numbers change */
     RW_LEGAL_ROW(module_variables), RW_LEGAL_ROW(parameters),          RW_LEGAL_ROW(targets),
     RW_LEGAL_ROW(uniform_barriers), RW_LEGAL_ROW(uniform_collectives), RW_LEGAL_ROW(barrier_numbers),
     RW_LEGAL_ROW(thread_counts),    RW_LEGAL_ROW(active_mask),         RW_LEGAL_ROW(async),
@@ -67,7 +67,7 @@ static bool dead_leaves(const struct dt_buffer *b)
     return (b->role != DT_INTERMEDIATE && b->role != DT_SCRATCH) || b->module >= 0;
 }
 
-/* What the launch reads of the buffer, at its widest. */
+/* The bytes of the buffer that the launch reads, at its widest. */
 static struct ana_set reads_of(struct dt_arena *a, const struct dt_graph *g, const struct ana_access *x)
 {
     struct ana_set s = {0};
@@ -78,7 +78,7 @@ static struct ana_set reads_of(struct dt_arena *a, const struct dt_graph *g, con
     return s;
 }
 
-/* live[] (by buffer) behind a launch becomes what is live before it. */
+/* Turn live[] (by buffer) from the bytes live after a launch into those live before it. */
 static void dead_pass(struct dt_arena *a, const struct rw_state *s, uint32_t launch, struct ana_set *live)
 {
     const struct ana_launch *l = &s->ana->launch[launch];
@@ -99,7 +99,7 @@ static struct ana_set *live_at_end(struct dt_arena *a, const struct dt_graph *g)
     return live;
 }
 
-/* A block that touches nothing in a kernel that prefetches may be there for that (prefetch.c). */
+/* Is the block live? In a kernel that prefetches, one that touches nothing may be there to prefetch (prefetch.c). */
 static bool is_live(const struct ana_block *b, const struct ana_set *live, bool fetches)
 {
     if (!b->ntouch && fetches)
@@ -119,7 +119,7 @@ static uint32_t count_live(const struct ana_launch *l, const struct ana_set *liv
     return n;
 }
 
-/* The same said forwards, from the blocks that are left out: follow what they write through every later launch. */
+/* Check the same forwards: follow the bytes that the left-out blocks write through every later launch. */
 bool rw_legal_nobody_reads(const struct rw_cand *c, struct dt_str *why)
 {
     const struct dt_graph *g = c->facts.prog->graph;
@@ -181,7 +181,7 @@ static int dead_propose(const struct rw_state *s, const struct rw_options *o, st
     return r < 0 ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 0;
 }
 
-/* The blocks that stay, as the list of the one body. */
+/* Make the list of the blocks that stay. */
 static int list_live(struct rw_edit *x, struct rw_cand *c, struct dt_err *e)
 {
     const struct rw_state *s = x->now;
@@ -232,8 +232,8 @@ static int dead_open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_
 
 /* ---- the launch that is left ------------------------------------------------------------------------------------- */
 
-/* The smallest grid from block 0 on that has all live blocks. True: that is less than there is, and the kernel does not
- * see it. */
+/* Find the smallest grid from block 0 on that has all live blocks. True: it is smaller than the launch's grid, and the
+ * kernel does not read its grid's size. */
 static bool clip(const struct rw_cand *c, uint32_t grid[3], bool *ret_exact)
 {
     const struct rw_body *b = &c->facts.body[0];
@@ -255,7 +255,7 @@ static bool clip(const struct rw_cand *c, uint32_t grid[3], bool *ret_exact)
     return less && !seen;
 }
 
-/* Bytes that the blocks left out wrote; what the trial need not compare. */
+/* Note the bytes that the left-out blocks wrote: the trial need not compare them. */
 static int unread(struct rw_edit *x, const struct rw_cand *c, const uint32_t *grid)
 {
     const struct ana_launch *l = &x->now->ana->launch[x->launch[0]];
@@ -264,7 +264,7 @@ static int unread(struct rw_edit *x, const struct rw_cand *c, const uint32_t *gr
     for (uint32_t b = 0, k = 0; lost && b < l->nblock; b++) {
         bool stays = k < c->lists.n && c->lists.list[0].col[k] == b;
         k += stays;
-        if (grid) { /* launched, dead or not */
+        if (grid) { /* it is launched, dead or not */
             const uint32_t *g = c->facts.body[0].grid;
             stays |= b % g[0] < grid[0] && b / g[0] % g[1] < grid[1] && b / g[0] / g[1] < grid[2];
         }

@@ -5,8 +5,8 @@
  *   build     T, at a level: launch documents with the text of their modules (rw_edit_add)
  *   close     the rewrite's own data goes
  *
- * The planner (plan/choose.c) does this for every rewrite alike; document.c writes the new graph down. An edit borrows
- * the state and changes nothing of it. The EDIT rows of legal.def, which every edit is asked before `open`, are here as
+ * The planner (plan/choose.c) does this for every rewrite alike; document.c writes the new graph down. An edit refers
+ * to the state and does not change it. The EDIT rows of legal.def, which every edit is asked before `open`, are here as
  * well.
  */
 #include "rewrite/facts/hooks.h"

@@ -38,7 +38,7 @@ static const struct rw_legal rows[] = {
 
 /* ---- candidates -------------------------------------------------------------------------------------------------- */
 
-/* What can be seen without looking into the kernel; the rest refuses with a reason. */
+/* May the launch be proposed, as far as its document says? All else refuses later, with a reason. */
 static bool parallel_plain(const struct rw_state *s, uint32_t launch)
 {
     const struct dt_launch *l = &s->graph->launch[launch];
@@ -70,7 +70,7 @@ static int parallel_add(struct rw_proposals *ret, const struct group *g, struct 
 {
     if (g->n < 2)
         return 0;
-    /* the larger, the better */
+    /* larger groups come first */
     return rw_propose(ret, g->launch, g->n, RW_BODIES - g->n, 0) < 0 ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 0;
 }
 

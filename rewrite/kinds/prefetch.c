@@ -1,4 +1,4 @@
-/* Prefetch: a launch pulls into the L2 what the next one reads and nobody writes.
+/* Prefetch: a launch loads into the L2 what the next launch reads and no launch before that one writes.
  *
  *   before                after
  *   p<<<100>>>(x, h)      p<<<132>>>: blocks 100 to 131 do cp.async.bulk.prefetch.L2 of the pieces of w
@@ -11,7 +11,7 @@
  *
  * How: in pieces of 4 KB by cp.async.bulk.prefetch.L2, if the device has it (sm_90) and the range is worth it; else by
  * lines, prefetch.global.L2. Pieces lie at multiples of 16 from the first one inside the range on, wherever the buffer
- * is bound. All of a piece, or the address of a line, lies inside the range, so nothing outside the buffer is named.
+ * is bound. A whole piece, or the address of a line, lies inside the range, so no address outside the buffer is used.
  *
  * Who: if p's last wave leaves slots idle, spare blocks behind p's own, in whole rows or layers of the grid; p's own
  * blocks see the grid that they had, and pay only for a branch. Else all of p's threads, at its beginning; what p
@@ -61,7 +61,7 @@ static bool is_prefetch(const struct ptx_inst *i, void *user)
 
 bool rw_prefetches(const struct ptx_function *f) { return f && ptx_reach_any(f, is_prefetch, NULL) != 0; }
 
-/* What the model counts against the L2, too: bytes of every launch. */
+/* The bytes that all launches touch, which the model too compares with the size of the L2. */
 static uint64_t prefetch_footprint(struct dt_arena *a, const struct rw_state *s)
 {
     uint64_t n = 0;
@@ -74,7 +74,7 @@ static uint64_t prefetch_footprint(struct dt_arena *a, const struct rw_state *s)
     return n;
 }
 
-/* Bytes of the buffer that c reads, nobody before it writes and p does not read. */
+/* The bytes of the buffer that c reads, that no launch before c writes and that p does not read. */
 static struct ana_set independent(struct dt_arena *a, const struct rw_state *s, uint32_t p, uint32_t c, uint32_t buffer)
 {
     struct ana_set set = {0};
@@ -121,14 +121,14 @@ static void prefetch_close_edit(struct rw_edit *x)
 
 static uint64_t budget(const struct dev_info *d) { return d->l2_bytes / 2 / (d->l2_halves ? d->l2_halves : 1); }
 
-/* The largest ranges, in the order of buffers; the last one is cut where the budget ends. */
+/* Choose the largest ranges, in the order of buffers. The last one is cut where the budget ends. */
 static void choose(struct mine *m, struct dt_arena *a, const struct rw_state *s, uint32_t p, uint32_t c, uint64_t left)
 {
     for (uint32_t b = 0; b < s->graph->nbuffer; b++) {
         struct ana_set set = s->graph->buffer[b].module < 0 ? independent(a, s, p, c, b) : (struct ana_set){0};
         for (uint32_t k = 0; k < set.n; k++) {
             struct range v = {b, set.iv[k].lo, set.iv[k].hi};
-            while (k + 1 < set.n && set.iv[k + 1].lo - v.hi < LINE) /* rows with little between them */
+            while (k + 1 < set.n && set.iv[k + 1].lo - v.hi < LINE) /* join rows with little between them */
                 v.hi = set.iv[++k].hi;
             unsigned least = 0;
             for (unsigned i = 1; i < m->n; i++)
@@ -189,7 +189,7 @@ static void spare(struct mine *m, const struct rw_edit *x)
     dt_str_done(&no);
 }
 
-/* The kernel's own blocks see the grid that it had. In the copy's original text, which begins at `from`. */
+/* Let the kernel's own blocks see the grid that it had: changes the copy's original text, which begins at `from`. */
 static int keep_grid(struct rw_solo *s, const struct mine *m, uint32_t from, struct dt_err *e)
 {
     uint32_t reg = rw_solo_reg(s, "%dt_n");
@@ -235,7 +235,8 @@ static void linear(struct dt_str *s, const char *reg, const char *sreg, const ui
             dt_str_addf(s, "mov.u32 %%dt_i, %s.%c;\nmad.lo.u32 %s, %s, %u, %%dt_i;\n", sreg, xyz[d], reg, reg, size[d]);
 }
 
-/* dt_g = number of the thread among those that fetch, neighbours in different blocks. How many there are. */
+/* Emit dt_g = the number of the thread among those that fetch; neighbours are in different blocks. Returns how many
+ * threads fetch. */
 static uint64_t thread_number(const struct mine *m, const struct dt_launch *l, struct dt_str *s)
 {
     static const char xyz[] = "xyz";
@@ -257,7 +258,7 @@ static uint64_t thread_number(const struct mine *m, const struct dt_launch *l, s
     return blocks * l->block[0] * l->block[1] * l->block[2];
 }
 
-/* Unit i, i + threads, … of the range at the parameter, i the thread's number. */
+/* Emit the fetch of units i, i + threads, … of the range at the parameter; i is the thread's number. */
 static void prefetch_fetch(const struct dev_info *d, const struct range *v, unsigned k, const char *param,
                            uint64_t threads, struct dt_str *s)
 {
@@ -285,7 +286,7 @@ static void prefetch_fetch(const struct dev_info *d, const struct range *v, unsi
     dt_str_addf(s, "$dt_done%u:\n", k);
 }
 
-/* p's document: parameters more, and blocks. The text that goes in front. */
+/* Make p's new document, with more parameters and blocks, and the text that goes in front. */
 static int prefetch_describe(struct mine *m, const struct rw_edit *x, json_t *launch, struct dt_str *text)
 {
     const struct dt_graph *g = x->now->graph;
@@ -335,7 +336,7 @@ static int prefetch_build(struct rw_edit *x, unsigned level, struct dt_str *why,
         return r < 0 ? r : dt_err_set(e, DT_E_NOMEM, "out of memory");
     if ((r = rw_solo_text(s, &p->ptx, e)) < 0)
         return r;
-    /* the same launch, at another cost: no `same` */
+    /* the same launch, but its cost changes: `same` is not set */
     return rw_edit_add(x, dt_launch_to_json(g, &g->launch[x->launch[1]])) ? 0
                                                                           : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }

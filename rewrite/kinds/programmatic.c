@@ -68,8 +68,8 @@ struct place {
     struct dt_arena *arena;
 };
 
-/* Is the access in conflict with the other launch, as far as bytes of whole launches say? *ret_reads: it reads what
- * that one writes. */
+/* May the access be in conflict with the other launch, by the bytes of whole launches? *ret_reads: it reads what the
+ * other launch writes. */
 static bool conflicts(struct place *p, const struct ana_site *site, bool *ret_reads)
 {
     const struct dt_launch *l = &p->graph->launch[p->self];
@@ -98,7 +98,7 @@ static bool conflicts(struct place *p, const struct ana_site *site, bool *ret_re
     return found;
 }
 
-/* Volatile and ordered accesses, fences, traps: they talk with somebody. */
+/* Is it a volatile or ordered access, a fence or a trap? These communicate with other threads or with the host. */
 static bool talks(const struct ptx_inst *i, void *user)
 {
     (void)user;
@@ -109,7 +109,7 @@ static bool talks(const struct ptx_inst *i, void *user)
            i->op == PTX_OP_MEMBAR || (rw_is_global_access(i) && sem != PTX_M_NONE && sem != PTX_M_WEAK);
 }
 
-/* .nc of a load, or of all loads in what a call calls. The functions are the copy's own. */
+/* Remove .nc from a load, or from all loads in what a call calls. The functions are the copy's own. */
 static int drop_nc(struct ptx_inst *i)
 {
     struct ptx_reach all;
@@ -128,7 +128,8 @@ static int drop_nc(struct ptx_inst *i)
     return 0;
 }
 
-/* Instructions that must stand behind the wait; .nc loads of what the other writes lose it. A call is what it calls. */
+/* Find the instructions that must come after the wait; .nc loads of what the other launch writes lose their .nc. A call
+ * counts as what it calls. */
 static int needing(struct place *p, struct ptx_function *f, bool *need, struct dt_err *e)
 {
     struct ana_sites sites;
@@ -182,7 +183,7 @@ static int programmatic_place_of(const struct ptx_function *f, const struct ptx_
     for (uint32_t k = b->first; k <= b->last && *ret == UINT32_MAX; k++)
         if (need[k])
             *ret = k;
-    if (*ret == UINT32_MAX) { /* further down, on several ways: at its end, before it branches */
+    if (*ret == UINT32_MAX) { /* needed further down, on several paths: at the end of the block, before it branches */
         unsigned flags = f->inst[b->last].op == PTX_OP_OPAQUE || f->inst[b->last].op == PTX_OP_LABEL
                              ? 0
                              : ptx_op_info(f->inst[b->last].op)->flags;
@@ -191,7 +192,8 @@ static int programmatic_place_of(const struct ptx_function *f, const struct ptx_
     return *ret < f->ninst ? 0 : dt_err_set(e, DT_E_UNSUPPORTED, "the entry's text runs off its end");
 }
 
-/* Waits, and a trigger behind the first of them, into the copy. *ret_at: where; UINT32_MAX: only at the exits. */
+/* Put the waits, and a trigger after the first of them, into the copy. *ret_at: where the wait is; UINT32_MAX: only at
+ * the exits. */
 static int put_waits(struct rw_solo *s, struct place *p, bool trigger, uint32_t *ret_at, struct dt_err *e)
 {
     struct ptx_function *f = s->f;

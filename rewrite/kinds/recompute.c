@@ -93,7 +93,7 @@ static int recompute_propose(const struct rw_state *s, const struct rw_options *
             for (uint32_t j = 0; j < x->nbuffer; j++)
                 bytes += s->graph->buffer[x->buffer[j]].bytes;
         }
-        /* what stays in global memory is not for this */
+        /* a producer whose results stay in global memory is no candidate */
         for (uint32_t k = 0; ok && k < s->ana->launch[p].naccess; k++) {
             const struct ana_access *x = &s->ana->launch[p].access[k];
             ok = !x->writes ||
@@ -132,7 +132,7 @@ static int recompute_lists(struct rw_cand *c, struct dt_err *e)
     return 0;
 }
 
-/* How long all of them take, roughly, and took. */
+/* About how long the new launches take, and how long the old ones take now. */
 static double bound(const struct mine *m, const struct rw_state *s, double *ret_now)
 {
     double all = 0;

@@ -35,7 +35,7 @@ struct mine {
     bool both[1 + CONSUMERS];                                  /* .tail needs blocks of p.full as well */
 };
 
-/* Blocks in whole waves; 0: less than one wave, or no tail. */
+/* The number of blocks in full waves; 0: there is no full wave, or no tail. */
 static uint32_t full_waves(const struct dev_step *s)
 {
     uint32_t full = s->wave ? s->blocks / s->wave * s->wave : 0;
@@ -47,7 +47,7 @@ static bool split_plain(const struct dt_graph *g, uint32_t l)
     return g->launch[l].kind == DT_KERNEL && !g->launch[l].stream && !g->launch[l].nafter && !g->launch[l].programmatic;
 }
 
-/* p and its consumers: how many. They follow each other. */
+/* The number of launches in the group: p, and the consumers right behind it. */
 static uint32_t split_group(const struct rw_state *s, uint32_t p)
 {
     uint32_t n = 1;

@@ -1,27 +1,28 @@
-/* Which rewrites are kept: candidates in order of promise, each built, timed against what there is, verified, and taken
- * if faster.
+/* Which rewrites are kept: candidates are taken in order of promise; each is built, timed against the newest state,
+ * verified, and kept if it is faster.
  *
  *   state 0 is the posted graph. Repeat, kind after kind in the registry's order:
  *     for every candidate of the kind (kinds/edit.c) in the newest state, most promising first:
  *       open: facts, legality, a bound
  *       for each level: build, try S and T alone (gate/trial.c), time
- *       if the fastest level is faster than the newest state by more than the noise, more block orders are tried, new
- *       launches are analysed, it is the newest state, and the round starts over
- *   until nothing is left, or the budget is spent but for the time of the last verification.
- *   Is the whole plan faster without something that was kept (rivals.c)?
- *   The newest state is verified in full against the original. While that fails, states are popped; so what is returned
- *   has always passed.
+ *       if the fastest level is faster than the newest state by more than the noise: try more block orders, analyse the
+ *       new launches, make it the newest state, and start the round over
+ *   until nothing is left, or the budget is spent except for the time of the last verification.
+ *   Then a second look: is the whole plan faster without one of the kept rewrites (rivals.c)?
+ *   At the end the newest state is verified in full against the original. While that fails, the newest state is
+ *   dropped; so the state that is returned has always passed.
  *
- * If a recipe is followed (recipe.c), what it names is tried instead of all that, in the same way. Every candidate that
- * was looked at has one entry in `rewrites`. A new launch is a launch: chains and trees come from the same loop, and
- * what one kind made is there for the others.
+ * If there is a recipe (recipe.c), its steps are tried in the same way, and nothing else is. Every candidate that was
+ * looked at has one entry in `rewrites`. A launch that a rewrite made is a launch like any other: chains and trees of
+ * fusions come from the same loop, and the later kinds find what the earlier ones made.
  *
- * Names of launches identify a candidate across states. One that was dropped, or refused for what its kernels are, is
- * not tried again. One that stood in the wrong order is, since another rewrite may have cleared the way.
+ * The names of its launches identify a candidate across states. A candidate that was dropped, or that was refused for
+ * what its kernels contain, is not tried again. One that was refused for the order of launches is tried again, since
+ * another rewrite may have cleared the way.
  *
- * Deterministic on the software device, where times are modelled. On a real one the order of tries is the same, and
- * verdicts follow the times: bounds from launches' own times come first, what they leave is measured beside the newest
- * state (compare.c), and in the end the plan beside the posted launches.
+ * On the software device times are modelled, and planning is deterministic. On a real device the order of tries is the
+ * same, and the verdicts follow the times. Bounds from the launches' own times come first; candidates that they leave
+ * are measured beside the newest state (compare.c), and the plan is measured beside the posted launches at the end.
  */
 #include "rewrite/facts/hooks.h"
 #include "rewrite/plan/plan-priv.h"
@@ -55,8 +56,8 @@ static bool same_text(const struct dt_str *s, const char *text, size_t len)
     return s->len == len && !memcmp(s->s, text, len);
 }
 
-/* Modules of T: one of the newest state, or of a part before it, that has the text, else a new name. How many new
- * ones. */
+/* Name the modules of T: after a module with the same text in the newest state or in an earlier part, else with a new
+ * name. Returns how many names are new. */
 static unsigned name_modules(struct rw_planner *p, struct rw_edit *x)
 {
     const struct dt_graph *g = x->now->graph;
@@ -94,9 +95,9 @@ static const char *how(const struct rw_state *s)
     return strncmp(s->time.method, "modeled", 7) ? "measured" : "modeled";
 }
 
-/* May a map, or that there is no hazard somewhere, rest on what a constant buffer holds? Not only a pair's own hazards
- * count: a hazard that is not there, and an access under a data-dependent guard at an address from a table, do as
- * well. */
+/* May a block map, or the absence of a hazard, depend on what a constant buffer holds? A pair's own hazards are not all
+ * that counts: hazards that are absent count too, and so does an access under a data-dependent guard at an address from
+ * a table. */
 static bool rests_on_constants(const struct ana_result *r)
 {
     bool constant = false, open = false;
@@ -109,7 +110,7 @@ static bool rests_on_constants(const struct ana_result *r)
     return constant && open;
 }
 
-/* Push the state; it is empty afterwards. */
+/* Push *next as the newest state; *next is empty afterwards. */
 static int choose_keep(struct rw_planner *p, struct rw_state *next, size_t entry, struct dt_err *e)
 {
     next->evidence = rests_on_constants(p->state.p[0].ana) ? ANA_OBSERVED : ANA_PROVED;
@@ -126,7 +127,7 @@ static bool fatal(int r)
     return r == DT_E_NOMEM || r == DT_E_DEVICE || r == DT_E_NO_DEVICE || r == DT_E_CANCELLED || r == DT_E_WORKER_LOST;
 }
 
-/* Is it only the candidate that failed? Then `why` gets the words, and the result is 1. */
+/* If the error concerns the candidate alone: add it to `why` and return 1. Otherwise return the error. */
 static int choose_refused(int r, const char *what, struct dt_err *mine, const char *otherwise, struct dt_str *why,
                           struct dt_err *e)
 {
@@ -143,7 +144,8 @@ static int choose_refused(int r, const char *what, struct dt_err *mine, const ch
     return r;
 }
 
-/* Only what is proved, or rests on constant buffers, is the same without the launches before it. */
+/* Is the launch's footprint the same without the launches before it? So it is if it is proved or rests on constant
+ * buffers. */
 static bool stands_alone(const struct ana_result *a, uint32_t launch)
 {
     for (uint32_t k = 0; k < a->launch[launch].naccess; k++) {
@@ -162,7 +164,7 @@ static bool same_buffers(const struct dt_graph *x, const struct dt_graph *y)
     return same;
 }
 
-/* next->ana, from what is known of the launches that stay. */
+/* Make next->ana. What is known about the launches that stay is reused. */
 static int analyse(struct rw_planner *p, const struct rw_edit *x, struct rw_state *next, struct dt_err *e)
 {
     const struct rw_state *now = &p->state.p[p->state.n - 1];
@@ -178,7 +180,7 @@ static int analyse(struct rw_planner *p, const struct rw_edit *x, struct rw_stat
 }
 
 /* Build, try and time the candidate at one level. 0: *next is there; 1: refused, `why` says so; negative: error.
- * *ret_fresh: how many names of modules are new. *ret_wrong: it was its trial that failed. */
+ * *ret_fresh: how many module names are new. *ret_wrong: the trial failed. */
 static int choose_build(struct rw_planner *p, struct rw_edit *x, unsigned level, struct rw_trial *trial,
                         struct rw_state *next, unsigned *ret_fresh, bool *ret_wrong, struct dt_str *why,
                         struct dt_err *e)
@@ -194,7 +196,7 @@ static int choose_build(struct rw_planner *p, struct rw_edit *x, unsigned level,
         r = rw_state_make(p, x, next, &first, &mine);
         r = r ? r : rw_machine_code(&p->gate, x, next, first, why, &mine);
     }
-    if (r == 0 && p->gate.sample) { /* too large for trials on what the launches before leave */
+    if (r == 0 && p->gate.sample) { /* the graph is too large for trials on what launches leave in memory */
         if ((r = analyse(p, x, next, &mine)) == 0 &&
             (r = rw_verify_plan(p->dev, p->gate.ref, next->prog, next->ana, 1, 0, next->cost, &mine)) < 0 &&
             !fatal(r)) {
@@ -244,21 +246,21 @@ static int choose_accept(struct rw_planner *p, const struct rw_edit *x, struct r
     return r;
 }
 
-/* Note `more` behind what is there. */
+/* Append `more` to `why`. */
 static void choose_add(struct dt_str *why, const char *more)
 {
     if (more && *more)
         dt_str_addf(why, "%s%s", why->len ? "; " : "", more);
 }
 
-/* How the level compares with what there is. */
+/* Add to `why` how the level's time compares with that of the newest state. */
 static void loses(struct dt_str *why, const char *level, const struct rw_state *now, const struct rw_state *next)
 {
     dt_str_addf(why, "%s%s%s%s%s %.2f → %.2f us", why->len ? "; " : "", level ? "level " : "", level ? level : "",
                 level ? " " : "", how(next), now->time.time_us, next->time.time_us);
 }
 
-/* What the rival makes of the same launches: would it be at least as fast? 1: it would, `why` says so. */
+/* Build what the rival kind makes of the same launches: is it at least as fast? 1: it is, `why` says so. */
 static int beaten(struct rw_planner *p, const struct rw_rewrite *rival, const uint32_t *launch, uint32_t nlaunch,
                   struct rw_state *best, struct dt_str *why, struct dt_err *e)
 {
@@ -300,7 +302,8 @@ static int beaten(struct rw_planner *p, const struct rw_rewrite *rival, const ui
     return r;
 }
 
-/* 1 kept, 0 not, negative error. The fastest of its levels, of equal ones the nearest; or that of `way`. */
+/* Try a candidate at all its levels and keep the fastest, of equal ones the nearest; with `way`, only at its level.
+ * 1: kept; 0: not; negative: error. */
 static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t nlaunch,
                     const struct rw_way *way, struct dt_err *e)
 {
@@ -312,7 +315,7 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
     struct dt_str why = {0}, note = {0}, noise = {0};
     double before = 0, after = 0;
     enum rw_verdict verdict = RW_REFUSED;
-    unsigned l = way ? way->level : 0, place = 0, names = 0; /* level of the best; of modules, new with it */
+    unsigned l = way ? way->level : 0, place = 0, names = 0; /* the best one's level; its count of new module names */
     size_t at = 0;
     bool wrong = false, opened = false;
     int r = rw_edit_init(&x, w, dev_info(p->dev), p->opt, now, launch, nlaunch, e);
@@ -366,7 +369,7 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
             if (r == 0)
                 r = choose_accept(p, &x, &trial, &next, &reason, e);
             wrong = r == 1;
-            if (wrong) { /* nothing that this rewrite made of these launches is trusted */
+            if (wrong) { /* then nothing that this rewrite made of these launches is trusted */
                 dt_str_done(&why);
                 choose_add(&why, reason.s);
                 if (x.hint.len)
@@ -412,7 +415,7 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
     choose_add(&why, wrong ? NULL : note.s);
     r = rw_entry_record(p, w, launch, nlaunch, level, verdict, &why, before, after, &at, e);
     if (r == 0 && verdict == RW_KEPT) {
-        rw_trial_done(&trial); /* it points into the states, which may move */
+        rw_trial_done(&trial); /* it points into the states, which may be moved */
         best.step = rw_step_json(w, place, launch, nlaunch, p->nname, &best);
         p->nname += names;
         r = choose_keep(p, &best, at, e);
@@ -440,7 +443,7 @@ static int by_promise(const void *x, const void *y)
         return a->size < b->size ? -1 : 1;
     if (a->bytes != b->bytes)
         return a->bytes > b->bytes ? -1 : 1;
-    for (uint32_t k = 1; k <= a->nlaunch && k <= b->nlaunch; k++) { /* the last one first: in order of consumers */
+    for (uint32_t k = 1; k <= a->nlaunch && k <= b->nlaunch; k++) { /* the last launch first: by consumer */
         uint32_t i = a->launch[a->nlaunch - k], j = b->launch[b->nlaunch - k];
         if (i != j)
             return i < j ? -1 : 1;
@@ -448,7 +451,7 @@ static int by_promise(const void *x, const void *y)
     return a->nlaunch < b->nlaunch ? -1 : a->nlaunch > b->nlaunch;
 }
 
-/* What a test wants looked at although no rewrite would propose it. */
+/* Add the candidate that a test wants to be tried although no rewrite would propose it. */
 static int propose_besides(const struct rw_state *s, const struct rw_rewrite *w, struct rw_proposals *ret,
                            struct dt_err *e)
 {
@@ -491,7 +494,7 @@ static void proposals_done(struct rw_proposals *l)
     dt_arena_done(&l->arena);
 }
 
-/* Is there nothing new to say about the candidate? */
+/* Was the candidate banned, or tried with a verdict that stands? */
 static bool settled(struct rw_planner *p, const struct rw_rewrite *w, const struct rw_promise *v)
 {
     json_t *names = rw_entry_names(&p->state.p[p->state.n - 1], v->launch, v->nlaunch);
@@ -522,7 +525,7 @@ int rw_try(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *lau
         return dt_str_add(why, known ? "these launches were tried in this way before"
                                      : "nothing of the kind is to be done with these launches"),
                0;
-    json_t *names = rw_entry_names(&p->state.p[p->state.n - 1], launch, n); /* the state is another afterwards */
+    json_t *names = rw_entry_names(&p->state.p[p->state.n - 1], launch, n); /* before the state changes */
     if (!names)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     r = try_edit(p, w, launch, n, way, e);
@@ -540,7 +543,7 @@ bool rw_late(struct rw_planner *p)
     return p->budget_spent;
 }
 
-/* What is shown while it is tried: the first and the last of its launches. */
+/* Show what is being tried: the first and the last launch of the candidate. */
 static void choose_say(const struct rw_planner *p, const struct rw_rewrite *w, const struct rw_promise *v, size_t k,
                        size_t n)
 {

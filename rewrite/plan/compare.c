@@ -1,17 +1,18 @@
 /* Which of two states is faster?
  *
- * On the software device times are modelled and have no noise: the newer one is, if by more than a thousandth. On a
- * real device the two are measured together (device/measure.h): both as CUDA graphs, filled alike, passes in turns, so
- * that what clocks and temperature do falls on both; medians and their 95 % intervals by CUPTI, or by events. The newer
- * one is faster if the 95 % interval of the ratio, pass by pass, is above 1 as a whole, and its median is the less. A
- * measurement that was disturbed (clocks, heat, other processes, a wide interval) decides nothing: then it is not, and
- * `why` says what it was.
+ * On the software device times are modelled and have no noise: the newer state is faster if it takes less by more than
+ * a thousandth. On a real device the two states are measured together (device/measure.h): both as CUDA graphs, with the
+ * same fills, in passes that take turns, so that changes of clocks and temperature affect both. Times come from CUPTI
+ * or from events, as medians with 95 % intervals. The newer state is faster if the whole 95 % interval of the ratio,
+ * pass by pass, is above 1, and its median is the smaller one. A measurement that was disturbed (clocks, heat, other
+ * processes, a wide interval) decides nothing: the newer state does not count as faster, and `why` names the
+ * disturbance.
  *
- * Both states get the times of that measurement, so that what is said of them compares.
+ * Both states get the times of that one measurement, so that their times can be compared.
  *
- * Where an earlier measurement of the same launches decides (times.c), none is made: the newer state's time is then
- * what there was, less that gain, and `why` says where it comes from. The plan beside the posted launches, in the end,
- * is measured always.
+ * If an earlier measurement of the same launches decides (times.c), nothing is measured. The newer state's time is then
+ * the older state's time less the gain of that measurement, and `why` says so. The final comparison of the plan with
+ * the posted launches is always measured.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -32,7 +33,7 @@ static void compare_take(struct rw_state *s, const struct dev_measured *m)
     snprintf(s->time.method, sizeof s->time.method, "%s", m->method);
 }
 
-/* Times of the steps, in a row: by CUPTI as they were measured, else by events from a pass of their own. */
+/* Set the times of the steps, one after the other: CUPTI's if there are some, else by events in a run of its own. */
 static int steps(struct rw_state *s, struct dev_run *run, const struct dev_measured *m, struct dt_err *e)
 {
     uint32_t n = s->graph->nlaunch;
@@ -57,7 +58,7 @@ static int steps(struct rw_state *s, struct dev_run *run, const struct dev_measu
     return r;
 }
 
-/* What the library knows, as times of the two. 1; 0: it does not fit them; negative: error. */
+/* Set the times of the two states from what the library knows. 1: done; 0: it does not fit them; negative: error. */
 static int known(struct rw_state *now, struct rw_state *next, const struct rw_times *t, struct dt_str *why,
                  struct dt_err *e)
 {
@@ -126,7 +127,7 @@ static int measured(struct rw_planner *p, struct rw_state *now, struct rw_state 
         if (k && faster)
             r = steps(s[k], arm[k].run, &m[k], e);
     }
-    /* from the least to the most by either method: where they do not agree, nothing is decided */
+    /* the interval covers the gain by both methods: if they disagree, it decides nothing */
     if (r == 0 && v.publish && keep) {
         double by_time = m[0].time.median - m[1].time.median;
         keep->gain = m[1].gain.median;

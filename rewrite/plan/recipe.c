@@ -1,22 +1,24 @@
-/* Recipes: how a plan came about, and doing it again without the search.
+/* Recipes: a recipe says which rewrites made a plan. From it the plan can be made again without the search.
  *
  *   {"steps": [{"kind": "block-fusion", "level": "cluster", "way": 0, "size": 4, "launches": [2, 3], "module": 1}, …]}
  *
- * A step is a kept rewrite, in order: its kind; the level, and its place among the levels of that kind (two are called
- * `register`); the launches that it took, by their numbers in the list as the steps before have left it (numbers, so
- * that nobody's names matter); blocks of a cluster, where it made some; the number in the name of its first module
- * (f1). All else follows from these and the graph: a rewrite is a function of the state, the launches and the level.
- * Two things it takes from times: the cluster's size, which the step says, and which of launches side by side comes
- * first, which it does not: where times are measured that may turn out otherwise, and the plan is another.
+ * A step is a rewrite that was kept; the steps are in order. It has the rewrite's kind; the level and, since two levels
+ * are called `register`, the level's place among those of its kind (`way`); the launches that the rewrite took, as
+ * numbers in the list that the steps before have left (numbers, so that no names matter); the blocks of a cluster, if
+ * the rewrite made clusters (`size`); and the number in the name of its first module (`module`; 1 for f1). A rewrite is
+ * a function of the state, the launches and the level, so everything else follows from these and the graph. Two things
+ * depend on times. One is the cluster's size, which the step has. The other is the order of launches that stand side by
+ * side, which it does not have: where times are measured, that order may come out differently, and then the plan
+ * differs.
  *
- * A recipe may be anybody's. It is a list of what to try and nothing else: each step must be a candidate that its
- * rewrite proposes in that state, and passes facts, predicates, assembler, trial and comparison as in a search
- * (choose.c: rw_try); the plan goes through the whole gate. The first step that is not to be had ends it. So a recipe
- * can lead to a plan that is worse than the best, never to a wrong one or one slower than what was posted. Steps are at
- * most STEPS; half of the budget is theirs.
+ * A recipe may come from anyone. It is a list of what to try and nothing else. Each step must be a candidate that its
+ * rewrite proposes in that state, and passes facts, legality, assembler, trial and comparison as in a search (choose.c:
+ * rw_try). The plan passes the whole gate. The first step that cannot be made ends the recipe. So a recipe can lead to
+ * a plan that is worse than the best one, but never to a wrong plan, or to one that is slower than the posted launches.
+ * There may be at most STEPS steps, and they get half of the budget.
  *
- * Not here: what digest the plan must have (cache/recipe.c), who brought the recipe, and what becomes of one that does
- * not lead anywhere (daemon/worker/recipe.c).
+ * This file does not know which digest the plan must have (cache/recipe.c), who brought the recipe, or what happens to
+ * a recipe that fails (daemon/worker/recipe.c).
  */
 #include "rewrite/plan/plan-priv.h"
 
@@ -28,7 +30,7 @@
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* Blocks of the clusters of the launch that the step made. */
+/* How many blocks a cluster has in the launch that the step made. */
 static uint32_t cluster_of(const struct rw_state *next)
 {
     for (uint32_t k = 0; k < next->graph->nlaunch; k++)
@@ -79,7 +81,7 @@ struct step {
     uint32_t *launch, n;
 };
 
-/* A whole number from lo to hi; `none` where it is missing. */
+/* Read a whole number from lo to hi; `none` if it is missing. False: it is something else. */
 static bool recipe_number(const json_t *o, const char *name, json_int_t none, json_int_t lo, json_int_t hi,
                           uint32_t *ret)
 {
@@ -89,7 +91,7 @@ static bool recipe_number(const json_t *o, const char *name, json_int_t none, js
     return !v || (json_is_integer(v) && n >= lo && n <= hi);
 }
 
-/* The rewrite of that kind that has the level at that place. */
+/* The rewrite of that kind whose level at that place has that name; NULL: there is none. */
 static const struct rw_rewrite *rewrite_of(const char *kind, const char *level, uint32_t place)
 {
     for (unsigned k = 0; kind && k < rw_nregistry; k++) {
@@ -111,12 +113,12 @@ static bool launches_of(const json_t *list, uint32_t nlaunch, struct step *s)
         json_int_t k = json_integer_value(v);
         if (!json_is_integer(v) || k < 0 || k >= (json_int_t)nlaunch || (s->n && k <= (json_int_t)s->launch[s->n - 1]))
             return false;
-        s->launch[s->n] = (uint32_t)k; /* ascending: there are no more than launches */
+        s->launch[s->n] = (uint32_t)k; /* ascending, so there are at most nlaunch of them */
     }
     return s->n > 0;
 }
 
-/* NULL, or what is wrong with it. s->launch has room for nlaunch numbers. */
+/* Read one step. Returns NULL, or what is wrong with it. s->launch has room for nlaunch numbers. */
 static const char *read_step(const struct rw_planner *p, const json_t *v, uint32_t nlaunch, struct step *s)
 {
     uint32_t place;

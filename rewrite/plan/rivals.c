@@ -1,18 +1,19 @@
-/* A second look at what was kept: is the whole plan faster without it?
+/* A second look at the kept rewrites: is the whole plan faster without one of them?
  *
- * Candidates are taken one after the other, each when it gains at once (choose.c). What comes later may gain more from
- * what was there before: a launch that is fused has no edge that a programmatic launch could cover, and one that is
- * recomputed is not fused with what precedes it. So, from the newest kept rewrite to the oldest, of all kinds but the
- * last of the registry (nothing comes after it), where it gained less than the gap between two launches, which is what
- * it kept others from; of graphs of up to ALL launches, whatever it gained:
+ * Candidates are taken one after the other, each if it gains at once (choose.c). A later candidate might have gained
+ * more from what was there before: a fused launch has no edge left that a programmatic launch could cover, and a
+ * recomputed launch is not fused with the one before it. So kept rewrites are tried again, from the newest to the
+ * oldest. Rewrites of the last kind in the registry are left alone, since nothing comes after them. A rewrite that
+ * gained more than the gap between two launches is left alone too, since that gap is all that it can have kept from
+ * others. In graphs of up to ALL launches its gain does not matter. A try goes like this:
  *
- *   take back the state that it made and all later ones, ban the candidate, go on choosing from there
- *   faster in the end by more than the noise: that is the plan, and the candidate is dropped with both times
+ *   take back the state that the rewrite made and all later ones, ban the candidate, and go on choosing from there
+ *   if the result is faster by more than the noise, it is the plan, and the candidate is dropped with both times
  *   else put everything back
  *
- * At most TRIES times, for graphs of up to LAUNCHES launches, and as long as the budget lasts; a try that the budget
- * cuts short is put back. Trials, assembled kernels and costs are remembered across tries, so one costs less than the
- * first choice did.
+ * There are at most TRIES tries, only for graphs of up to LAUNCHES launches, and only as long as the budget lasts. A
+ * try that the budget cuts short is put back. Trials, assembled kernels and costs are kept from try to try, so a try
+ * costs less than the first choice did.
  */
 #include "rewrite/facts/hooks.h"
 #include "rewrite/plan/plan-priv.h"
@@ -46,16 +47,16 @@ static bool copy_entry(struct rw_entries *to, const struct rw_entry *x)
     return false;
 }
 
-/* What is put back if the try is not faster. */
+/* What a try takes back; it is put back if the try is not faster. */
 struct saved {
     struct rw_entries entry;
-    struct dt_vec(struct rw_state) state; /* from `from` on */
-    size_t from, *at;                     /* `entry` of the states before */
+    struct dt_vec(struct rw_state) state; /* the states from `from` on */
+    size_t from, *at;                     /* `entry` of the states before `from` */
     unsigned nname;
 };
 
-/* Only what was decided before state `from` stays: its kept entries, and others that were recorded before the one that
- * made it. */
+/* Take back state `from` and all later ones. The entries that stay are those that made the states before it, and
+ * entries of other verdicts that were recorded before its own. */
 static bool take_back(struct rw_planner *p, size_t from, struct saved *s)
 {
     size_t banned = p->state.p[from].entry, *map = dt_calloc(p->entry.n + 1, sizeof *map);
@@ -96,7 +97,7 @@ static void put_back(struct rw_planner *p, struct saved *s)
 {
     while (p->state.n > s->from)
         rw_state_done(&p->state.p[--p->state.n]);
-    for (size_t k = 0; k < s->state.n; k++) /* there is room: there was */
+    for (size_t k = 0; k < s->state.n; k++) /* there is room, since they were there before */
         p->state.p[p->state.n++] = s->state.p[k];
     for (size_t k = 1; k < s->from; k++)
         p->state.p[k].entry = s->at[k];
@@ -107,7 +108,7 @@ static void put_back(struct rw_planner *p, struct saved *s)
     free(s->at);
 }
 
-/* The try is the plan: the candidate's entry says so. */
+/* The try becomes the plan, and the candidate's entry says why it was dropped. */
 static bool adopt(struct rw_planner *p, struct saved *s)
 {
     const struct rw_state *was = &s->state.p[s->state.n - 1], *is = &p->state.p[p->state.n - 1];
@@ -129,7 +130,7 @@ static bool adopt(struct rw_planner *p, struct saved *s)
     return ok;
 }
 
-/* Of two launches of the original, on average: from the end of one to the beginning of the next. */
+/* The mean gap between two launches of the state: from the end of one to the beginning of the next. */
 static double gap_us(const struct rw_state *s)
 {
     double gap = s->time.time_us;

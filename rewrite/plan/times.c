@@ -1,28 +1,30 @@
-/* Measured comparisons, kept in the performance library: on a real device a candidate is not measured again if an
+/* Measured comparisons, kept in the performance library. On a real device a candidate is not measured again if an
  * earlier interval decides.
  *
- * What is kept is what a measurement of two states found (compare.c): how many microseconds of a pass the newer one
- * takes less, as a median with its 95 % interval, pair by pair of passes in turns, made wider where CUPTI's times of
- * the passes say less or more; and what each launch that only the newer one has takes alone. It is looked up, in any
- * graph, by what it depends on:
+ * An entry has what a measurement of two states found (compare.c). One part is by how many microseconds a pass of the
+ * newer state is shorter: a median with its 95 % interval, from pairs of passes in turns, made wider where CUPTI's
+ * times of the passes differ. The other part is the own time of each launch that only the newer state has. An
+ * entry is found, in any graph, by what it depends on:
+ *
  *   * the launches that only one of the two states has, in order: kernels (canonical text of the entry), geometry,
- *     arguments, sizes of buffers, which buffers are one, streams, programmatic edges
- *   * whether all buffers that the graph's launches use fit in the L2, as then a launch finds there what the one before
- *     it left
+ *     arguments, sizes of buffers, which buffers are the same one, streams, programmatic edges
+ *   * whether all buffers that the graph's launches use fit in the L2, since a launch then finds there what the one
+ *     before it left
  *   * chip, driver, toolkits, versions of dovetail and rewriter: the planner's stamp
- * So repeated layers are measured once, and another planning, of this graph or another, measures what is new in it.
- * Launches that execute otherwise on other data (analysis/taint/steady.c) are measured each time.
  *
- * An interval decides if it is away from zero by half its width or more: then 95 % became four nines, and the sign is
- * not in doubt. It also decides, that there is nothing to gain, if its upper end is less than a hundredth of what those
- * launches take: levels of a fusion are often alike. Any other interval counts as missing: the two are measured, and
- * the new interval replaces it. What stands beside the launches in another graph may matter all the same. So the plan
- * is measured beside the posted launches in the end as ever, and if it is not faster though the library said so,
- * planning starts over without the library (choose.c).
+ * So repeated layers are measured once, and another planning, of this graph or another one, measures only what is new.
+ * Launches that are not steady (analysis/taint/steady.c) are measured each time.
  *
- * An entry (rw_kept_get) has the head "dovetail times 1\n" and, as 8-byte numbers, launches, then median, lower and
- * upper end, and each launch's time, as IEEE doubles. Numbers that are not finite, ends in the wrong order, negative
- * times and times beyond MOST_US are no entry.
+ * An interval decides if its distance from zero is at least half its width: the confidence in the sign is then four
+ * nines instead of 95 %. It also decides, against the newer state, if its upper end is less than a hundredth of the
+ * time that these launches take; levels of a fusion often differ as little as that. Any other interval counts as
+ * missing: the two states are measured, and the new interval replaces the old one. In another graph the launches around
+ * may still make a difference. So the plan is always measured beside the posted launches at the end. If it is not
+ * faster although the library said so, planning starts over without the library (choose.c).
+ *
+ * An entry (rw_kept_get) has the head "dovetail times 1\n" and, as 8-byte numbers, the number of launches, then median,
+ * lower and upper end, and each launch's time, as IEEE doubles. An entry is invalid if it has numbers that are not
+ * finite, ends in the wrong order, negative times or times beyond MOST_US.
  */
 #include "rewrite/plan/plan-priv.h"
 
@@ -32,8 +34,8 @@
 
 #define HEAD "dovetail times 1\n"
 #define MOST_US 1e9
-#define APART 0.5  /* of the interval's width, between it and zero */
-#define WORTH 0.01 /* of the launches' own time */
+#define APART 0.5  /* least distance from zero, in widths of the interval */
+#define WORTH 0.01 /* a gain below this part of the launches' own time is none */
 
 static double times_number(const uint8_t *p)
 {
@@ -60,7 +62,7 @@ static bool same_kernel(const struct dev_prog *p, uint32_t i, const struct dev_p
     return x->len == y->len && (x->ptx == y->ptx || !memcmp(x->ptx, y->ptx, x->len));
 }
 
-/* 1: the other state has this launch too; 0; negative: memory. */
+/* Does the other state have this launch too? 1, 0; negative: out of memory. */
 static int in_both(const struct rw_state *s, uint32_t i, const struct rw_state *o)
 {
     const struct dt_graph *g = s->graph, *h = o->graph;
@@ -69,7 +71,7 @@ static int in_both(const struct rw_state *s, uint32_t i, const struct rw_state *
         return 0;
     json_t *a = dt_launch_to_json(g, &g->launch[i]), *b = dt_launch_to_json(h, &h->launch[k]);
     int r = a && b ? 1 : DT_E_NOMEM;
-    if (r == 1) { /* the module's name says nothing; edges count as streams and flags have them */
+    if (r == 1) { /* module names do not count; edges count by stream and flag */
         static const char *const no[] = {"module", "after"};
         for (int j = 0; j < 2; j++) {
             json_object_del(a, no[j]);
@@ -82,7 +84,7 @@ static int in_both(const struct rw_state *s, uint32_t i, const struct rw_state *
     return r;
 }
 
-/* Those of s that o has not, ascending. */
+/* The launches of s that o does not have, ascending. */
 static int only_in(const struct rw_state *s, const struct rw_state *o, uint32_t **ret, uint32_t *ret_n,
                    struct dt_err *e)
 {
@@ -118,7 +120,7 @@ static bool fits_l2(const struct rw_state *s)
     return all <= s->prog->l2_bytes;
 }
 
-/* 1: the key is there; 0: these launches have none. */
+/* Add launches to the key. 1: done; 0: these launches can have no key. */
 static int add_launches(struct dt_sha256 *h, const struct rw_state *s, const uint32_t *launch, uint32_t n,
                         uint32_t *buffer, uint32_t *nbuffer, struct dt_err *e)
 {
@@ -132,7 +134,7 @@ static int add_launches(struct dt_sha256 *h, const struct rw_state *s, const uin
         rw_add_launch(h, s->prog, launch[k], true, buffer, nbuffer);
         dt_sha256_addu64(h, l->stream);
         dt_sha256_addu64(h, l->programmatic);
-        /* its place among these; any other launch is one of the surroundings */
+        /* its place among these launches; any other launch counts only as "another" */
         for (uint32_t i = 0; i < l->nafter; i++) {
             uint32_t at = 0;
             while (at < n && launch[at] != l->after_at[i])
@@ -171,7 +173,7 @@ static int times_make_key(struct rw_planner *p, const struct rw_state *now, cons
     return r < 0 ? r : 0;
 }
 
-/* What the launches take one by one, on either side, as far as that is known. */
+/* The sum of the launches' own times, on the side that takes more, as far as they are known. */
 static double own_us(const struct rw_state *now, const uint32_t *gone, uint32_t ngone, const struct rw_state *next,
                      const struct rw_times *t)
 {
@@ -237,7 +239,7 @@ void rw_times_put(const struct rw_planner *p, const struct rw_times *t)
     put_double(body + 24, t->hi);
     for (uint32_t k = 0; k < t->n; k++)
         put_double(body + 32 + 8 * (size_t)k, t->us[k]);
-    if (times_decode(body, &(struct rw_times){.n = t->n, .us = t->us})) /* else nobody could use it */
+    if (times_decode(body, &(struct rw_times){.n = t->n, .us = t->us})) /* else it would count as invalid */
         rw_kept_put(p->opt->library, HEAD, t->key, body, length(t));
     free(body);
 }
