@@ -356,14 +356,6 @@ static int dataflow_build(struct rw_edit *x, unsigned level, struct dt_str *why,
     return 0;
 }
 
-static void dataflow_close_edit(struct rw_edit *x)
-{
-    if (x->mine)
-        rw_cand_done(x->mine);
-    free(x->mine);
-    x->mine = NULL;
-}
-
 const struct rw_rewrite rw_dataflow_fusion = {
     .name = "dataflow-fusion",
     .needs = "launches with hazards, all of whose block maps are known; rows of rewrite/legal.def about what they "
@@ -373,5 +365,5 @@ const struct rw_rewrite rw_dataflow_fusion = {
     .propose = dataflow_propose,
     .open = dataflow_open_edit,
     .build = dataflow_build,
-    .close = dataflow_close_edit,
+    .close = rw_close_cand,
 };

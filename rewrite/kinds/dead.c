@@ -328,14 +328,6 @@ static int dead_build(struct rw_edit *x, unsigned level, struct dt_str *why, str
     return r;
 }
 
-static void dead_close(struct rw_edit *x)
-{
-    if (x->mine)
-        rw_cand_done(x->mine);
-    free(x->mine);
-    x->mine = NULL;
-}
-
 const struct rw_rewrite rw_dead_blocks = {
     .name = "dead-blocks",
     .needs = "blocks that write nothing that a later launch reads and nothing that leaves the graph; no other effect",
@@ -344,5 +336,5 @@ const struct rw_rewrite rw_dead_blocks = {
     .propose = dead_propose,
     .open = dead_open,
     .build = dead_build,
-    .close = dead_close,
+    .close = rw_close_cand,
 };

@@ -11,6 +11,8 @@ int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct d
 /* About how long the fused launch takes, from the times of the two; *ret_now: what both take now, with the gap between
  * them that fusion saves. */
 double rw_bound_us(const struct rw_cand *c, const struct rw_state *s, double *ret_now);
+/* close() of a kind whose `mine` is one candidate, on the heap. */
+void rw_close_cand(struct rw_edit *x);
 /* Add the joined launch to x as a part; its text moves there. */
 int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e);
 /* The kernel of bodies side by side in one grid (c->beside), if the rows hold. 1: they do not, or it does not fit. */

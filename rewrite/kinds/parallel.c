@@ -208,14 +208,6 @@ static int parallel_build(struct rw_edit *x, unsigned level, struct dt_str *why,
     return r ? r : rw_fuse_part(x->mine, x, e);
 }
 
-static void parallel_close(struct rw_edit *x)
-{
-    if (x->mine)
-        rw_cand_done(x->mine);
-    free(x->mine);
-    x->mine = NULL;
-}
-
 const struct rw_rewrite rw_parallel_fusion = {
     .name = "parallel-fusion",
     .needs = "launches between which no chain of hazards leads; rows of rewrite/legal.def about what they contain",
@@ -224,5 +216,5 @@ const struct rw_rewrite rw_parallel_fusion = {
     .propose = parallel_propose,
     .open = parallel_open,
     .build = parallel_build,
-    .close = parallel_close,
+    .close = rw_close_cand,
 };

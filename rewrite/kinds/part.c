@@ -70,3 +70,11 @@ int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
     }
     return 0;
 }
+
+void rw_close_cand(struct rw_edit *x)
+{
+    if (x->mine)
+        rw_cand_done(x->mine);
+    free(x->mine);
+    x->mine = NULL;
+}
