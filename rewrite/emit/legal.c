@@ -1,8 +1,8 @@
 /* The tables of predicates, and the functions that ask them.
  *
  * Each row of legal.def is a function of its own, so that a test can break it alone. They run in the order of the
- * table. The first that does not hold gives the reason, "NAME: sentence", with dashes in the name. The INLINE rows are
- * in inline/legal.c.
+ * table. The first that does not hold gives the reason, "NAME: sentence", with dashes in the name. The INLINE rows have
+ * no functions of their own: rw_inline_look (inline/map.c) finds them out together.
  */
 #include "rewrite/emit/emit.h"
 

@@ -1,8 +1,9 @@
 /* Inside inline/: a pointwise kernel (the guest) inlined where another (the host) stores or loads the shared element.
  *
- * map.c finds out what holds and fills in struct rw_inline. threads.c says which thread has which element, loop.c and
- * slice.c which part of the guest's text each element needs, merge.c which of these parts are one text. inline.c reads
- * struct rw_inline and emits the kernel.
+ * rw_inline_look (map.c) makes a struct rw_inline from the facts of the two launches and fills it in, step by step:
+ * threads.c says which thread has which element, loop.c and slice.c which part of the guest's text each element needs,
+ * merge.c which of these parts are one text. What does not hold goes into a struct rw_refusals beside it (refusals.c).
+ * inline.c reads struct rw_inline and emits the kernel.
  */
 #ifndef DT_REWRITE_INLINE_PRIV_H
 #define DT_REWRITE_INLINE_PRIV_H
@@ -26,6 +27,16 @@ enum rw_inline_no {
 #include "rewrite/legal.def"
     RW_NO_COUNT
 };
+/* Of each condition (INLINE row) that does not hold, the first sentence that was found. It is there while
+ * rw_inline_look runs. */
+struct rw_refusals {
+    struct dt_arena *arena;
+    char *row[RW_NO_COUNT]; /* NULL: it holds */
+    bool any;
+};
+struct rw_uses { /* of one buffer by one launch, over all its blocks */
+    struct ana_set read, write, must;
+};
 
 /* The shared buffer is passed on in units: so many elements of `elem` bytes side by side. What a thread of the guest
  * has is one or more slots of a unit each. */
@@ -37,6 +48,11 @@ struct rw_joint { /* an instruction of the guest that the units pass through */
     uint8_t slot[8]; /* of each unit of it */
 };
 
+struct rw_carry { /* of a register, from one round of the loop to the next */
+    bool on;      /* a round may read what the round before has set */
+    bool steady;  /* each round adds the same amount to it, an induction: */
+    uint32_t add; /* by this instruction */
+};
 struct rw_induction {  /* a register of the loop that each round adds something to */
     uint32_t reg, add; /* the add: [reg or a copy of it], reg, what */
 };
@@ -54,57 +70,72 @@ struct rw_group {  /* slots whose slices are one text (inline/merge.c) */
 };
 
 struct rw_inline {
-    int host, guest; /* sides; host 0: the guest is an epilogue, at stores, host 1: a prologue, at loads */
-    uint32_t buffer; /* the one that the element is in */
+    /* the two launches, by side; their texts, names, and what both are part of */
+    const struct rw_facts *facts;
+    const struct dt_graph *graph;
+    const struct rw_body *body[2];
+    const char *name[2];
+    struct dt_arena *arena; /* of what hangs off it */
+    /* why not, as rw_legal_rows gives reasons: what is below may not be complete; NULL: it may be inlined */
+    char *refusal;
+    struct rw_uses *uses[2]; /* by side and buffer; only while rw_inline_look runs */
+    int host, guest;         /* sides; host 0: the guest is an epilogue, at stores, host 1: a prologue, at loads */
+    uint32_t buffer;         /* the one that the element is in */
     uint64_t args[2];
+    bool *joins[2];      /* by side and instruction: the element passes through it */
     uint32_t elem, unit; /* bytes of an element; elements of a unit */
     struct rw_joint *joint;
     unsigned njoint;
     unsigned nslot;
-    int64_t at[RW_SLOTS]; /* what each slot's offsets begin at; ascending */
-    uint32_t loop;        /* that the elements are in: 1 + the first instruction of its header; 0: none */
-    bool *in_loop;        /* per instruction of the guest */
-    struct rw_induction *induction;
+    int64_t at[RW_SLOTS];           /* what each slot's offsets begin at; ascending */
+    uint32_t loop;                  /* that the elements are in: 1 + the first instruction of its header; 0: none */
+    bool *in_loop;                  /* per instruction of the guest */
+    bool *again;                    /* per instruction of the guest: it is a branch to the next round */
+    struct rw_carry *carry;         /* per register of the guest */
+    struct rw_induction *induction; /* those that the slices need */
     unsigned ninduction;
     /* per slot: per instruction of the guest, which components stay (inline/slice.c); NULL: all of it */
     uint8_t **slice;
     struct rw_group *group;
     unsigned ngroup;
     uint8_t slot_group[RW_SLOTS];
+    int64_t step[6];                  /* what one more of tid.x y z, ctaid.x y z adds to the offset, in bytes */
+    int64_t by;                       /* what a round adds */
     int64_t origin;                   /* byte offset where every digit is 0; there need be no such thread */
     struct rw_digit digit[RW_DIGITS]; /* largest step first */
     unsigned ndigit;
-    bool partial;          /* the host stores elements that no thread of the guest has, too */
-    bool in_place;         /* the guest writes the element back where it was */
-    bool keep_store;       /* the host's store stays */
-    bool drop_arg;         /* no access to the buffer remains */
-    char *no[RW_NO_COUNT]; /* why not, one sentence; NULL: it holds */
+    bool partial;    /* the host stores elements that no thread of the guest has, too */
+    bool in_place;   /* the guest writes the element back where it was */
+    bool keep_store; /* the host's store stays */
+    bool drop_arg;   /* no access to the buffer remains */
 };
 
-/* Find out everything but the text: fills c->in. A condition that does not hold is in no[]; conditions behind it may
- * not have been looked at. */
-int rw_inline_look(struct rw_cand *c, int host, struct dt_err *e);
-/* Is this instruction of the body one of those that the element passes through? */
-bool rw_inline_joint(const struct rw_cand *c, int side, const struct ptx_inst *i);
+/* Find out everything but the text of the two launches' kernel: *ret, in `keep`. The first condition that does not hold
+ * is in (*ret)->refusal. *ret points to `facts`. */
+int rw_inline_look(const struct rw_facts *facts, int host, struct dt_arena *keep, struct rw_inline **ret,
+                   struct dt_err *e);
 
-/* ---- between the files of inline/map.c --------------------------------------------------------------------------- */
-struct rw_uses { /* of one buffer by one launch */
-    struct ana_set read, write, must;
-};
-struct rw_uses rw_inline_uses(const struct rw_cand *c, int side, uint32_t buffer, struct dt_arena *a);
-/* Note that condition k does not hold; the first sentence stays. Does nothing if the condition is switched off. */
-void rw_no(struct rw_cand *c, enum rw_inline_no k, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-bool rw_refused(const struct rw_inline *n);
-const char *rw_launch_name(const struct rw_cand *c, int side);
-/* ana_trace_launch; if there is no trace, row `k` says so. */
-int rw_inline_trace(struct rw_cand *c, int side, enum rw_inline_no k, ana_trace_fn fn, void *user, struct dt_err *e);
-int rw_inline_threads(struct rw_cand *c, struct dt_arena *a, struct dt_err *e); /* slots, digits, slices */
-int rw_inline_slices(struct rw_cand *c, struct dt_arena *a, struct dt_err *e);
-int rw_inline_loop(struct rw_cand *c, struct dt_arena *a, struct dt_err *e); /* the loop's text: in_loop, induction */
-/* Is the instruction a branch to the next round? */
-bool rw_inline_again(const struct rw_inline *n, const struct ptx_function *f, uint32_t inst);
-/* Is all that a slice carries from round to round an induction? `need`: registers that it reads. */
-int rw_inline_carried(struct rw_cand *c, const bool *need, struct dt_err *e);
-int rw_inline_merge(struct rw_cand *c, struct dt_arena *a, struct dt_err *e);
+/* ---- refusals (refusals.c) --------------------------------------------------------------------------------------- */
+
+/* Note that condition `row` does not hold; its first sentence stays. Does nothing if the condition is switched off. */
+void rw_no(struct rw_refusals *no, enum rw_inline_no row, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* The first in the order of the rows, as rw_legal_rows gives reasons; nothing where there is none. */
+void rw_tell_refusal(const struct rw_refusals *no, struct dt_str *why);
+
+/* ---- the steps of rw_inline_look, in order; `a`: memory that is there while it runs ------------------------------ */
+
+/* threads.c: slots and digits */
+int rw_inline_threads(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e);
+/* ana_trace_launch; if there is no trace, `row` says so. */
+int rw_inline_trace(const struct rw_inline *n, int side, ana_trace_fn fn, void *user, enum rw_inline_no row,
+                    struct rw_refusals *no, struct dt_err *e);
+/* loop.c: the loop's text (in_loop, again, carry) */
+int rw_inline_loop(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e);
+/* slice.c: slices, and the inductions that they need */
+int rw_inline_slices(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e);
+/* merge.c: groups */
+int rw_inline_merge(struct rw_inline *n, struct dt_arena *a, struct dt_err *e);
+/* threads.c: every access of the guest against its slots and digits */
+int rw_inline_check(const struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e);
 
 #endif

@@ -51,9 +51,9 @@ static uint32_t new_reg(struct rw_join *j, enum ptx_type t, const char *hint)
 
 /* ---- parameters -------------------------------------------------------------------------------------------------- */
 
-static bool inline_dropped(const struct rw_cand *c, int side, uint32_t arg)
+static bool inline_dropped(const struct rw_inline *n, int side, uint32_t arg)
 {
-    return c->in->drop_arg && arg < 62 && ((c->in->args[side] >> arg) & 1);
+    return n->drop_arg && arg < 62 && ((n->args[side] >> arg) & 1);
 }
 
 /* The zero word of this joint, the last parameter: rw_fuse_part gives it its argument. */
@@ -67,17 +67,17 @@ static int make_zero(struct rw_join *j)
 
 /* The guest's parameters: those of the host with the same argument, or new ones. c->made.arg_keep and c->made.arg_same
  * say so to the launch. */
-static int make_params(struct rw_join *j)
+static int make_params(struct rw_join *j, const struct rw_inline *n)
 {
     struct rw_cand *c = j->c;
-    int host = c->in->host, guest = c->in->guest;
-    const struct ptx_function *g = c->facts.body[guest].f;
-    const struct dt_launch *hl = c->facts.body[host].step->launch, *gl = c->facts.body[guest].step->launch;
-    uint32_t nhost = j->f->nparam, n = 0;
+    int host = n->host, guest = n->guest;
+    const struct ptx_function *g = n->body[guest]->f;
+    const struct dt_launch *hl = n->body[host]->step->launch, *gl = n->body[guest]->step->launch;
+    uint32_t nhost = j->f->nparam, count = 0;
     struct ptx_var **own = dt_new_array(&c->arena, struct ptx_var *, nhost + 1);
     for (int s = 0; s < 2; s++) {
         c->made.arg_keep[s] = ~UINT64_C(0);
-        if (!(c->made.arg_same[s] = dt_new_array(&c->arena, bool, c->facts.body[s].f->nparam + 1)))
+        if (!(c->made.arg_same[s] = dt_new_array(&c->arena, bool, n->body[s]->f->nparam + 1)))
             return inline_nomem(j);
     }
     if (!own)
@@ -86,12 +86,12 @@ static int make_params(struct rw_join *j)
     for (uint32_t i = 0; i < g->nparam; i++) {
         const struct ptx_var *v = g->param[i];
         struct ptx_var *to = NULL;
-        if (inline_dropped(c, guest, i)) {
+        if (inline_dropped(n, guest, i)) {
             c->made.arg_keep[guest] &= ~(UINT64_C(1) << i);
             continue;
         }
         for (uint32_t k = 0; k < nhost && k < hl->narg && i < gl->narg && !to; k++)
-            if (!rw_is_zero_word(v) && !rw_is_zero_word(own[k]) && !inline_dropped(c, host, k) &&
+            if (!rw_is_zero_word(v) && !rw_is_zero_word(own[k]) && !inline_dropped(n, host, k) &&
                 own[k]->bytes == v->bytes && own[k]->align == v->align && own[k]->is_array == v->is_array &&
                 rw_same_arg(&hl->arg[k], &gl->arg[i]))
                 to = own[k];
@@ -107,21 +107,22 @@ static int make_params(struct rw_join *j)
         return inline_nomem(j);
     for (int pass = 0; pass < 2; pass++)
         for (uint32_t i = pass == host ? 0 : nhost; i < (pass == host ? nhost : j->f->nparam); i++) {
-            if (i < nhost && inline_dropped(c, host, i)) {
+            if (i < nhost && inline_dropped(n, host, i)) {
                 c->made.arg_keep[host] &= ~(UINT64_C(1) << i);
                 continue;
             }
-            list[n++] = j->f->param[i];
+            list[count++] = j->f->param[i];
         }
     j->f->param = list;
-    j->f->nparam = n;
-    for (uint32_t i = 0; i < n; i++)
+    j->f->nparam = count;
+    for (uint32_t i = 0; i < count; i++)
         list[i]->index = i;
     return make_zero(j);
 }
 
 struct site { /* where the guest is put */
     struct rw_join *j;
+    const struct rw_inline *n;
     struct rw_phase p;
     uint32_t rem, tmp, none;   /* scratch registers */
     uint32_t digit[RW_DIGITS]; /* of the slot */
@@ -165,7 +166,7 @@ static int emit_hidden(const struct site *s, struct ptx_opnd to, struct ptx_opnd
                        bool neg)
 {
     struct rw_join *j = s->j;
-    unsigned elem = j->c->in->elem;
+    unsigned elem = s->n->elem;
     enum ptx_type bits = elem == 8 ? PTX_B64 : elem == 4 ? PTX_B32 : PTX_B16;
     struct ptx_opnd x = {.kind = PTX_O_REG, .comp = -1, .reg = new_reg(j, bits, "dt_x")}, y = x,
                     zero = {.kind = PTX_O_REG, .comp = -1, .reg = s->zero};
@@ -191,7 +192,7 @@ static int emit_hidden(const struct site *s, struct ptx_opnd to, struct ptx_opnd
 static int emit_zero(struct site *s)
 {
     struct rw_join *j = s->j;
-    unsigned elem = j->c->in->elem;
+    unsigned elem = s->n->elem;
     uint32_t word = new_reg(j, PTX_U32, "dt_z");
     if (word == PTX_NO_REG)
         return DT_E_NOMEM;
@@ -215,13 +216,14 @@ static struct ptx_opnd component(const struct ptx_opnd *o, unsigned k)
 static bool is_joint(void *site, const struct ptx_inst *posted)
 {
     const struct site *s = site;
-    return rw_inline_joint(s->j->c, s->p.side, posted);
+    (void)posted;
+    return s->n->joins[s->p.side][s->p.at];
 }
 
 static int copy_joint(void *site, const struct ptx_inst *i)
 {
     struct site *s = site;
-    const struct rw_inline *n = s->j->c->in;
+    const struct rw_inline *n = s->n;
     const struct rw_joint *q = n->joint;
     unsigned u = 0;
     int r = 0;
@@ -247,7 +249,7 @@ static int copy_constants(void *site, struct ptx_inst *i)
 {
     struct site *s = site;
     struct rw_join *j = s->j;
-    const struct rw_inline *n = j->c->in;
+    const struct rw_inline *n = s->n;
     const struct rw_group *group = s->group;
     for (const struct rw_param *q = group ? group->param : NULL; group && q < group->param + group->nparam; q++) {
         struct ptx_opnd *o = &i->opnd[q->opnd];
@@ -280,7 +282,7 @@ static int copy_constants(void *site, struct ptx_inst *i)
 static bool is_again(void *site)
 {
     const struct site *s = site;
-    return s->p.mask && rw_inline_again(s->j->c->in, s->j->c->facts.body[s->p.side].f, s->p.at);
+    return s->p.mask && s->n->again[s->p.at];
 }
 
 static int copy_label(void *site)
@@ -288,8 +290,8 @@ static int copy_label(void *site)
     struct site *s = site;
     struct rw_join *j = s->j;
     const struct rw_phase *p = &s->p;
-    const struct rw_inline *n = j->c->in;
-    const struct ptx_function *f = j->c->facts.body[p->side].f;
+    const struct rw_inline *n = s->n;
+    const struct ptx_function *f = n->body[p->side]->f;
     uint32_t k = n->loop ? n->loop - 1 : UINT32_MAX;
     while (k < f->ninst && k < p->at && f->inst[k].op == PTX_OP_LABEL)
         k++;
@@ -341,7 +343,7 @@ static int emit_leave(struct site *s, const char *what, uint32_t limit)
 static int emit_digits(struct site *s)
 {
     struct rw_join *j = s->j;
-    const struct rw_inline *n = j->c->in;
+    const struct rw_inline *n = s->n;
     const char *REM = rw_rname(j, s->rem), *TMP = rw_rname(j, s->tmp);
     int r = s->slot != PTX_NO_REG ? rw_emit(j, "mov.u32 %s, 0;", rw_rname(j, s->slot)) : 0;
     for (unsigned k = 0; k < n->ndigit && r == 0; k++) {
@@ -383,7 +385,7 @@ static uint32_t shadow_of(struct site *s, uint32_t reg)
 static int emit_offset(struct site *s, const struct ptx_opnd *a, unsigned comp)
 {
     struct rw_join *j = s->j;
-    const struct rw_inline *n = j->c->in;
+    const struct rw_inline *n = s->n;
     uint32_t from = n->drop_arg ? a->reg : shadow_of(s, a->reg);
     const char *REM = rw_rname(j, s->rem);
     int64_t add = a->off + (int64_t)comp * n->elem - n->origin;
@@ -399,8 +401,8 @@ static int emit_offset(struct site *s, const struct ptx_opnd *a, unsigned comp)
 static int emit_group(struct site *s, unsigned k)
 {
     struct rw_join *j = s->j;
-    const struct rw_inline *n = j->c->in;
-    const struct ptx_function *g = j->c->facts.body[n->guest].f;
+    const struct rw_inline *n = s->n;
+    const struct ptx_function *g = n->body[n->guest]->f;
     for (uint32_t q = 0; q < g->nlabel; q++)
         if ((s->p.label[q] = ptx_label_new(j->f, "G")) == UINT32_MAX)
             return inline_nomem(j);
@@ -428,7 +430,7 @@ static int emit_other(struct site *s, const struct rw_group *g, uint32_t label)
 static int emit_instance(struct site *s, const struct ptx_inst *i, unsigned first)
 {
     struct rw_join *j = s->j;
-    const struct rw_inline *n = j->c->in;
+    const struct rw_inline *n = s->n;
     bool load = i->op == PTX_OP_LD;
     unsigned groups = n->slice ? n->ngroup : 1;
     if ((s->p.end = ptx_label_new(j->f, "GEND")) == UINT32_MAX)
@@ -456,7 +458,7 @@ static int emit_instance(struct site *s, const struct ptx_inst *i, unsigned firs
 static int emit_site(struct site *s, const struct ptx_inst *i)
 {
     struct rw_join *j = s->j;
-    const struct rw_inline *n = j->c->in;
+    const struct rw_inline *n = s->n;
     bool load = i->op == PTX_OP_LD;
     unsigned comps = i->vec ? i->vec : 1;
     uint32_t skip = PTX_NO_REG;
@@ -487,15 +489,14 @@ static int emit_site(struct site *s, const struct ptx_inst *i)
 static int inline_prepare(struct site *s)
 {
     struct rw_join *j = s->j;
-    struct rw_cand *c = j->c;
-    const struct rw_inline *n = c->in;
-    const struct rw_body *g = &c->facts.body[n->guest];
+    const struct rw_inline *n = s->n;
+    const struct rw_body *g = n->body[n->guest];
     s->p.side = n->guest;
-    s->p.open = c->facts.open[n->guest];
+    s->p.open = n->facts->open[n->guest];
     s->p.guest = &guest;
     s->p.site = s;
-    s->p.reg = dt_new_array(&c->arena, uint32_t, g->f->nreg + 1);
-    s->p.label = dt_new_array(&c->arena, uint32_t, g->f->nlabel + 1);
+    s->p.reg = dt_new_array(n->arena, uint32_t, g->f->nreg + 1);
+    s->p.label = dt_new_array(n->arena, uint32_t, g->f->nlabel + 1);
     if (!s->p.reg || !s->p.label)
         return inline_nomem(j);
     for (uint32_t k = 0; k < g->f->nreg; k++) {
@@ -514,8 +515,8 @@ static int inline_prepare(struct site *s)
                 return DT_E_NOMEM;
         }
     }
-    s->shadow = dt_new_array(&c->arena, uint32_t, c->facts.body[n->host].f->nreg + 1);
-    for (uint32_t k = 0; s->shadow && k <= c->facts.body[n->host].f->nreg; k++)
+    s->shadow = dt_new_array(n->arena, uint32_t, n->body[n->host]->f->nreg + 1);
+    for (uint32_t k = 0; s->shadow && k <= n->body[n->host]->f->nreg; k++)
         s->shadow[k] = PTX_NO_REG;
     s->rem = new_reg(j, PTX_U32, "dt_rem");
     s->tmp = new_reg(j, PTX_U32, "dt_t");
@@ -537,13 +538,13 @@ static int inline_prepare(struct site *s)
 }
 
 /* Is it a ld.param of an argument that points into the buffer? *ret: where, from its begin. */
-static bool loads_argument(const struct rw_cand *c, const struct ptx_inst *i, uint64_t *ret)
+static bool loads_argument(const struct rw_inline *n, const struct ptx_inst *i, uint64_t *ret)
 {
-    const struct rw_body *h = &c->facts.body[c->in->host];
+    const struct rw_body *h = n->body[n->host];
     if (i->op != PTX_OP_LD || i->space != PTX_PARAM || i->opnd[1].base_kind != PTX_O_VAR)
         return false;
     for (uint32_t k = 0; k < h->f->nparam && k < 62; k++)
-        if (h->f->param[k] == i->opnd[1].var && ((c->in->args[c->in->host] >> k) & 1)) {
+        if (h->f->param[k] == i->opnd[1].var && ((n->args[n->host] >> k) & 1)) {
             uint64_t at = 0;
             return rw_arg_address(&h->step->launch->arg[k], &at, ret) && i->opnd[1].off == (int64_t)at;
         }
@@ -568,13 +569,12 @@ static struct ptx_inst move_number(const struct ptx_inst *load, struct ptx_opnd 
 static int emit_shadow(struct site *s, const struct ptx_inst *i, const struct ptx_inst *o)
 {
     struct rw_join *j = s->j;
-    const struct rw_cand *c = j->c;
-    const struct rw_body *h = &c->facts.body[c->in->host];
-    const uint64_t args = c->in->args[c->in->host];
+    const struct rw_body *h = s->n->body[s->n->host];
+    const uint64_t args = s->n->args[s->n->host];
     struct ptx_opnd opnd[4], two[2];
     struct ptx_inst x = *i;
     uint64_t offset;
-    bool carries = loads_argument(c, o, &offset);
+    bool carries = loads_argument(s->n, o, &offset);
     if (i->op < PTX_OP_OPAQUE || (ptx_op_info(i->op)->flags & PTX_F_NODST) || !i->nopnd || i->nopnd > 4 ||
         i->opnd[0].kind != PTX_O_REG)
         return 0;
@@ -605,10 +605,9 @@ static int emit_shadow(struct site *s, const struct ptx_inst *i, const struct pt
 }
 
 /* The host's entry in a module of its own, its instructions taken out. */
-static int open_host(struct rw_join *j, struct ptx_inst **ret_old, uint32_t *ret_n)
+static int open_host(struct rw_join *j, const struct rw_inline *n, struct ptx_inst **ret_old, uint32_t *ret_n)
 {
-    struct rw_cand *c = j->c;
-    const struct rw_body *h = &c->facts.body[c->in->host], *g = &c->facts.body[c->in->guest];
+    const struct rw_body *h = n->body[n->host], *g = n->body[n->guest];
     const struct ptx_module *hm = h->f->module, *gm = g->f->module;
     int r = ptx_clone(hm, h->f->name, &j->m, j->e);
     if (r < 0)
@@ -621,9 +620,9 @@ static int open_host(struct rw_join *j, struct ptx_inst **ret_old, uint32_t *ret
         j->m->version_minor = gm->version_minor;
     }
     j->m->target = dt_arena_strdup(&j->m->arena, rw_target_of(hm->target, gm->target));
-    j->f->name = dt_arena_strdup(&j->m->arena, c->made.entry);
+    j->f->name = dt_arena_strdup(&j->m->arena, j->c->made.entry);
     j->f->nloc = 0; /* line numbers of one text do not fit a kernel made of two */
-    for (uint32_t k = 0; k < j->m->nfunc && !c->facts.open[c->in->host]; k++)
+    for (uint32_t k = 0; k < j->m->nfunc && !n->facts->open[n->host]; k++)
         if (j->m->func[k] != j->f)
             dev_round_muls(j->m->func[k]);
     *ret_old = j->f->inst;
@@ -633,33 +632,32 @@ static int open_host(struct rw_join *j, struct ptx_inst **ret_old, uint32_t *ret
     return j->m->target && j->f->name ? 0 : inline_nomem(j);
 }
 
-static int emit_host(struct site *s, struct ptx_inst *old, uint32_t n)
+static int emit_host(struct site *s, struct ptx_inst *old, uint32_t nold)
 {
     struct rw_join *j = s->j;
-    struct rw_cand *c = j->c;
-    const struct rw_inline *in = c->in;
-    const struct rw_body *h = &c->facts.body[in->host];
+    const struct rw_inline *n = s->n;
+    const struct rw_body *h = n->body[n->host];
     int r = 0;
-    for (uint32_t k = 0; k < n && r == 0; k++) {
+    for (uint32_t k = 0; k < nold && r == 0; k++) {
         struct ptx_inst i = old[k];
         const struct ptx_inst *o = &h->f->inst[k];
         struct ptx_opnd two[2];
         uint64_t offset;
-        if (!in->drop_arg && (r = emit_shadow(s, &i, o)) < 0)
+        if (!n->drop_arg && (r = emit_shadow(s, &i, o)) < 0)
             return r;
         i.line = i.col = 0;
         if (j->f->ninst > MOST)
             return dt_err_set(j->e, DT_E_TOO_LARGE, "the fused kernel has over %d instructions", MOST);
-        if (i.op >= PTX_OP_OPAQUE && rw_inline_joint(c, in->host, o)) {
+        if (n->joins[n->host][k]) {
             r = emit_site(s, &i);
             continue;
         }
-        if (in->drop_arg && loads_argument(c, o, &offset))
+        if (n->drop_arg && loads_argument(n, o, &offset))
             i = move_number(&i, two, offset);
-        if (!c->facts.open[in->host])
+        if (!n->facts->open[n->host])
             dev_round_mul(&i);
         if (i.op == PTX_OP_LD && rw_is_global_access(o))
-            rw_drop_hints_if_written(c, in->host, o, &i);
+            rw_drop_hints_if_written(j->c, n->host, o, &i);
         r = ptx_append(j->f, i) ? 0 : inline_nomem(j);
     }
     return r;
@@ -675,16 +673,16 @@ static void entry_last(struct rw_join *j)
         }
 }
 
-/* The kernel, into c->made. */
+/* The kernel, into c->made; c->in is what was found out. */
 static int inline_join(struct rw_cand *c, struct dt_err *e)
 {
     struct rw_join j = {.c = c, .e = e};
-    struct site s = {.j = &j};
+    struct site s = {.j = &j, .n = c->in};
     struct ptx_inst *old = NULL;
     uint32_t n = 0;
     dt_str_done(&c->made.ptx);
-    int r = open_host(&j, &old, &n);
-    if (r == 0 && (r = rw_copy_data(&j, c->in->guest)) == 0 && (r = make_params(&j)) == 0 &&
+    int r = open_host(&j, s.n, &old, &n);
+    if (r == 0 && (r = rw_copy_data(&j, s.n->guest)) == 0 && (r = make_params(&j, s.n)) == 0 &&
         (r = inline_prepare(&s)) == 0 && (r = emit_zero(&s)) == 0)
         r = emit_host(&s, old, n);
     if (r == 0) {
@@ -695,22 +693,6 @@ static int inline_join(struct rw_cand *c, struct dt_err *e)
     free(j.funcs.p);
     ptx_module_free(j.m);
     return r;
-}
-
-int rw_inline_may(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e)
-{
-    int r;
-    c->level = level;
-    c->nredirect = 0;
-    c->in = NULL;
-    if (!c->facts.body[0].f || !c->facts.body[1].f || !rw_legal_inline_check(c, why)) {
-        if (!why->len)
-            rw_legal_plain_launches(&c->facts, why);
-        return 1;
-    }
-    if ((r = rw_inline_look(c, level == RW_LEVEL_EPILOGUE ? 0 : 1, e)) < 0)
-        return r;
-    return rw_legal_inline_check(c, why) ? 0 : 1;
 }
 
 int rw_inline_apply(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e)

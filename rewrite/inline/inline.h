@@ -11,9 +11,9 @@ int rw_inline_apply(struct rw_cand *c, enum rw_level level, struct dt_str *why, 
 /* The host, whose geometry the fused launch has; NULL at other levels, where blocks are listed by component. */
 const struct dt_launch *rw_inline_host(const struct rw_cand *c);
 
-extern const struct rw_legal rw_inline_legal[]; /* ALSO and INLINE rows */
+extern const struct rw_legal rw_inline_legal[]; /* ALSO rows: what rw_inline_may asks first */
 extern const unsigned rw_ninline_legal;
-/* Like rw_legal_check, with these rows. INLINE rows hold until rw_inline_look() has looked. */
+/* Like rw_legal_check, with these rows. */
 bool rw_legal_inline_check(const struct rw_cand *c, struct dt_str *why);
 
 #endif

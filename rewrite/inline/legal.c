@@ -1,22 +1,10 @@
-/* The ALSO and INLINE rows of legal.def: what is asked before one kernel is inlined into another.
- *
- * map.c finds out whether the INLINE rows hold; until it has looked, they all do.
+/* Whether one kernel may be inlined into the other: the ALSO rows of legal.def, which other levels ask too, then the
+ * INLINE rows, which rw_inline_look finds out.
  */
 #include "rewrite/inline/inline-priv.h"
 
-#define INLINE(NAME, text)                                                                                             \
-    static bool rw_legal_##NAME(const struct rw_cand *c, struct dt_str *why)                                           \
-    {                                                                                                                  \
-        const char *no = c->in ? c->in->no[RW_NO_##NAME] : NULL;                                                       \
-        if (no)                                                                                                        \
-            dt_str_add(why, no);                                                                                       \
-        return !no;                                                                                                    \
-    }
-#include "rewrite/legal.def"
-
 const struct rw_legal rw_inline_legal[] = {
 #define ALSO(NAME) RW_LEGAL_ROW(NAME),
-#define INLINE(NAME, text) ALSO(NAME)
 #include "rewrite/legal.def"
 };
 const unsigned rw_ninline_legal = sizeof rw_inline_legal / sizeof rw_inline_legal[0];
@@ -24,4 +12,26 @@ const unsigned rw_ninline_legal = sizeof rw_inline_legal / sizeof rw_inline_lega
 bool rw_legal_inline_check(const struct rw_cand *c, struct dt_str *why)
 {
     return rw_legal_rows(rw_inline_legal, rw_ninline_legal, c, why);
+}
+
+int rw_inline_may(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e)
+{
+    int host = level == RW_LEVEL_EPILOGUE ? 0 : 1;
+    c->level = level;
+    c->nredirect = 0;
+    c->in = NULL;
+    if (!c->facts.body[0].f || !c->facts.body[1].f || !rw_legal_inline_check(c, why)) {
+        if (!why->len)
+            rw_legal_plain_launches(&c->facts, why);
+        return 1;
+    }
+    if (!c->seen[host]) {
+        int r = rw_inline_look(&c->facts, host, &c->arena, &c->seen[host], e);
+        if (r < 0)
+            return r;
+    }
+    c->in = c->seen[host];
+    if (c->in->refusal)
+        dt_str_add(why, c->in->refusal);
+    return c->in->refusal != NULL;
 }

@@ -13,14 +13,13 @@
  */
 #include "rewrite/inline/inline-priv.h"
 
-#include <stdlib.h>
-
 #include "base/subject.h"
 
-bool rw_inline_again(const struct rw_inline *n, const struct ptx_function *f, uint32_t inst)
+/* Is the instruction a branch to the next round? */
+static bool leads_back(const struct rw_inline *n, const struct ptx_function *f, uint32_t inst)
 {
     const struct ptx_inst *i = &f->inst[inst];
-    if (!n->loop || !n->in_loop || !n->in_loop[inst] || i->op != PTX_OP_BRA)
+    if (!n->in_loop[inst] || i->op != PTX_OP_BRA)
         return false;
     for (uint32_t k = n->loop - 1; k < f->ninst && f->inst[k].op == PTX_OP_LABEL; k++)
         if (f->inst[k].opnd[0].label == i->opnd[0].label)
@@ -67,7 +66,7 @@ static bool always(const struct rw_inline *n, const struct ptx_function *f, cons
 {
     bool good = f->inst[inst].pred == PTX_NO_REG;
     for (uint32_t k = 0; k < f->ninst && good; k++)
-        if (rw_inline_again(n, f, k))
+        if (n->again[k])
             good = ptx_inst_dominates(c, inst, k);
     return good;
 }
@@ -100,86 +99,81 @@ static bool is_induction(const struct rw_inline *n, const struct ptx_function *f
            (i->opnd[2].kind == PTX_O_REG && i->opnd[2].reg != reg && !defs_of(n, f, i->opnd[2].reg, false).n);
 }
 
-int rw_inline_loop(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
+static void on_set(uint32_t reg, bool write, void *user)
 {
-    struct rw_inline *n = c->in;
-    const struct ptx_function *f = c->facts.body[n->guest].f;
+    struct rw_carry *carry = user;
+    carry[reg].on |= write;
+}
+
+/* Which registers a round passes on to the next: they are set in the loop, and read before that. */
+static int find_carried(struct rw_inline *n, const struct ptx_cfg *cfg, struct dt_err *e)
+{
+    const struct ptx_function *f = n->body[n->guest]->f;
+    struct ptx_live live;
+    int r = ptx_live_build(f, cfg, &live, e);
+    if (r < 0)
+        return r;
+    const uint64_t *at = live.in[cfg->block_of[n->loop - 1]];
+    for (uint32_t k = 0; k < f->ninst; k++)
+        if (n->in_loop[k] && f->inst[k].op > PTX_OP_OPAQUE)
+            ptx_inst_regs(&f->inst[k], on_set, n->carry);
+    for (uint32_t reg = 0; reg < f->nreg; reg++) {
+        struct rw_carry *x = &n->carry[reg];
+        x->on = x->on && (at[reg / 64] >> reg % 64 & 1);
+        x->steady = x->on && is_induction(n, f, cfg, reg, &x->add);
+    }
+    ptx_live_done(&live);
+    return 0;
+}
+
+/* Mark what is in the loop, and what goes back to its begin. */
+static int mark_text(struct rw_inline *n, struct rw_refusals *no, const struct ptx_cfg *cfg, struct dt_arena *a)
+{
+    const struct ptx_function *f = n->body[n->guest]->f;
+    bool *in = dt_new_array(a, bool, cfg->nblock + 1);
+    uint32_t *stack = dt_new_array(a, uint32_t, cfg->nblock + 1);
+    uint32_t *label = dt_new_array(a, uint32_t, f->nlabel + 1);
+    if (!in || !stack || !label)
+        return DT_E_NOMEM;
+    loop_mark(cfg, cfg->block_of[n->loop - 1], in, stack);
+    for (uint32_t k = 0; k < f->ninst; k++) {
+        n->in_loop[k] = in[cfg->block_of[k]];
+        if (f->inst[k].op == PTX_OP_LABEL)
+            label[f->inst[k].opnd[0].label] = k;
+        n->again[k] = leads_back(n, f, k);
+    }
+    for (uint32_t k = 0; k < f->ninst; k++) {
+        const struct ptx_inst *i = &f->inst[k];
+        if (i->op == PTX_OP_BRX_IDX ||
+            (i->op == PTX_OP_BRA && n->in_loop[k] && label[i->opnd[0].label] <= k && !n->again[k]))
+            rw_no(no, RW_NO_own_ways, "a loop of " DT_LAUNCH " has another one in it (PTX line %u)", n->name[n->guest],
+                  i->line);
+        if (i->op == PTX_OP_ST && rw_is_global_access(i) && !n->in_loop[k])
+            rw_no(no, RW_NO_own_ways, DT_LAUNCH " stores (PTX line %u) outside of the loop that its elements are in",
+                  n->name[n->guest], i->line);
+    }
+    return 0;
+}
+
+int rw_inline_loop(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e)
+{
+    const struct ptx_function *f = n->body[n->guest]->f;
     struct ptx_cfg cfg;
+    n->in_loop = dt_new_array(n->arena, bool, f->ninst + 1);
+    n->again = dt_new_array(n->arena, bool, f->ninst + 1);
+    n->carry = dt_new_array(n->arena, struct rw_carry, f->nreg + 1);
+    n->induction = dt_new_array(n->arena, struct rw_induction, f->nreg + 1);
+    if (!n->in_loop || !n->again || !n->carry || !n->induction)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (!n->loop)
         return 0;
     int r = ptx_cfg_build(f, &cfg, e);
     if (r < 0)
         return r;
-    bool *in = dt_new_array(a, bool, cfg.nblock + 1);
-    uint32_t *stack = dt_new_array(a, uint32_t, cfg.nblock + 1);
-    uint32_t *label = dt_new_array(a, uint32_t, f->nlabel + 1);
-    n->in_loop = dt_new_array(&c->arena, bool, f->ninst + 1);
-    n->induction = dt_new_array(&c->arena, struct rw_induction, f->nreg + 1);
-    if (!in || !stack || !label || !n->in_loop || !n->induction) {
-        ptx_cfg_done(&cfg);
-        return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    }
-    loop_mark(&cfg, cfg.block_of[n->loop - 1], in, stack);
-    for (uint32_t k = 0; k < f->ninst; k++) {
-        n->in_loop[k] = in[cfg.block_of[k]];
-        if (f->inst[k].op == PTX_OP_LABEL)
-            label[f->inst[k].opnd[0].label] = k;
-    }
-    for (uint32_t k = 0; k < f->ninst; k++) {
-        const struct ptx_inst *i = &f->inst[k];
-        if (i->op == PTX_OP_BRX_IDX ||
-            (i->op == PTX_OP_BRA && n->in_loop[k] && label[i->opnd[0].label] <= k && !rw_inline_again(n, f, k)))
-            rw_no(c, RW_NO_own_ways, "a loop of " DT_LAUNCH " has another one in it (PTX line %u)",
-                  rw_launch_name(c, n->guest), i->line);
-        if (i->op == PTX_OP_ST && rw_is_global_access(i) && !n->in_loop[k])
-            rw_no(c, RW_NO_own_ways, DT_LAUNCH " stores (PTX line %u) outside of the loop that its elements are in",
-                  rw_launch_name(c, n->guest), i->line);
-    }
-    ptx_cfg_done(&cfg);
-    return 0;
-}
-
-static void on_set(uint32_t reg, bool write, void *user)
-{
-    bool *set = user;
-    set[reg] |= write;
-}
-
-int rw_inline_carried(struct rw_cand *c, const bool *need, struct dt_err *e)
-{
-    struct rw_inline *n = c->in;
-    const struct ptx_function *f = c->facts.body[n->guest].f;
-    struct ptx_cfg cfg;
-    struct ptx_live live;
-    int r = ptx_cfg_build(f, &cfg, e);
-    if (r < 0)
-        return r;
-    if ((r = ptx_live_build(f, &cfg, &live, e)) < 0) {
-        ptx_cfg_done(&cfg);
-        return r;
-    }
-    const uint64_t *at = live.in[cfg.block_of[n->loop - 1]];
-    bool *set = dt_calloc((size_t)f->nreg + 1, sizeof *set);
-    for (uint32_t k = 0; set && k < f->ninst; k++)
-        if (n->in_loop[k] && f->inst[k].op > PTX_OP_OPAQUE)
-            ptx_inst_regs(&f->inst[k], on_set, set);
-    for (uint32_t reg = 0; set && reg < f->nreg && !n->no[RW_NO_own_ways]; reg++) {
-        uint32_t add = 0, q = 0;
-        if (!need[reg] || !set[reg] || !(at[reg / 64] >> reg % 64 & 1))
-            continue;
-        while (q < n->ninduction && n->induction[q].reg != reg)
-            q++;
-        if (q < n->ninduction)
-            continue;
-        if (is_induction(n, f, &cfg, reg, &add))
-            n->induction[n->ninduction++] = (struct rw_induction){reg, add};
-        else
-            rw_no(c, RW_NO_own_ways, DT_LAUNCH " carries %s from one round of its loop to the next",
-                  rw_launch_name(c, n->guest), f->reg[reg].name);
-    }
-    r = set ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
-    free(set);
-    ptx_live_done(&live);
+    if (mark_text(n, no, &cfg, a) < 0)
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (r == 0 && !no->any)
+        r = find_carried(n, &cfg, e);
     ptx_cfg_done(&cfg);
     return r;
 }

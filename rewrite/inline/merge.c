@@ -39,7 +39,7 @@ struct undo {
 };
 
 struct match {
-    struct rw_cand *c;
+    struct rw_inline *n;
     const struct ptx_function *f;
     struct ptx_cfg cfg;
     int64_t *def; /* per register: the instruction that defines it, NONE or MANY */
@@ -280,29 +280,29 @@ static bool regs(struct match *m, uint32_t t, uint32_t s)
 
 /* ---- what has an order ------------------------------------------------------------------------------------------- */
 
-static bool ordered(const struct match *m, unsigned slot, uint32_t n)
+static bool ordered(const struct match *m, unsigned slot, uint32_t at)
 {
-    return m->c->in->slice[slot][n] && m->f->inst[n].op > PTX_OP_OPAQUE && !m->free[n];
+    return m->n->slice[slot][at] && m->f->inst[at].op > PTX_OP_OPAQUE && !m->free[at];
 }
 
-/* How many instructions with an order stand before n. */
-static uint32_t merge_before(const struct match *m, unsigned slot, uint32_t n)
+/* How many instructions with an order stand before `at`. */
+static uint32_t merge_before(const struct match *m, unsigned slot, uint32_t at)
 {
     uint32_t k = 0;
-    while (n-- > 0)
-        k += ordered(m, slot, n);
+    while (at-- > 0)
+        k += ordered(m, slot, at);
     return k;
 }
 
 static bool merge_access(struct match *m, uint32_t nt, uint32_t ns)
 {
-    const struct rw_inline *in = m->c->in;
+    const struct rw_inline *n = m->n;
     const struct ptx_inst *t = &m->f->inst[nt], *s = &m->f->inst[ns];
-    unsigned mt = in->slice[m->t][nt], ms = in->slice[m->s][ns], ft = (unsigned)__builtin_ctz(mt),
+    unsigned mt = n->slice[m->t][nt], ms = n->slice[m->s][ns], ft = (unsigned)__builtin_ctz(mt),
              fs = (unsigned)__builtin_ctz(ms);
     unsigned v = t->op == PTX_OP_LD ? 0 : 1, a = 1 - v, count = (unsigned)__builtin_popcount(mt);
-    bool joint = rw_inline_joint(m->c, in->guest, t);
-    if (!same_word(*t, *s) || joint != rw_inline_joint(m->c, in->guest, s) || mt >> ft != (1u << count) - 1 ||
+    bool joint = n->joins[n->guest][nt];
+    if (!same_word(*t, *s) || joint != n->joins[n->guest][ns] || mt >> ft != (1u << count) - 1 ||
         ms >> fs != (1u << count) - 1 || (count & (count - 1)) || ft % count || fs % count || !predicates(m, t, s))
         return false;
     const struct ptx_opnd *at = &t->opnd[a], *as = &s->opnd[a];
@@ -379,13 +379,13 @@ static void on_use(uint32_t reg, bool write, void *user)
 static bool template(struct match *m, unsigned slot)
 {
     struct uses u = {m, 0, true};
-    for (uint32_t n = 0; n < m->f->ninst && u.good; n++) {
-        const struct ptx_inst *i = &m->f->inst[n];
-        if (!m->c->in->slice[slot][n] || i->op <= PTX_OP_OPAQUE)
+    for (uint32_t at = 0; at < m->f->ninst && u.good; at++) {
+        const struct ptx_inst *i = &m->f->inst[at];
+        if (!m->n->slice[slot][at] || i->op <= PTX_OP_OPAQUE)
             continue;
-        u.at = n;
+        u.at = at;
         ptx_inst_regs(i, on_use, &u);
-        u.good &= i->op != PTX_OP_BRA || m->label[i->opnd[0].label] > n;
+        u.good &= i->op != PTX_OP_BRA || m->label[i->opnd[0].label] > at;
     }
     return u.good;
 }
@@ -394,13 +394,13 @@ static bool template(struct match *m, unsigned slot)
  * value was not seen. */
 static bool solve(const struct match *m, const struct param *p, struct rw_param *ret)
 {
-    const struct rw_inline *in = m->c->in;
+    const struct rw_inline *n = m->n;
     *ret = (struct rw_param){.inst = p->inst, .opnd = p->opnd, .base = p->value[m->t]};
-    for (unsigned d = 0; d < in->ndigit; d++) {
-        const struct rw_digit *y = &in->digit[d];
+    for (unsigned d = 0; d < n->ndigit; d++) {
+        const struct rw_digit *y = &n->digit[d];
         bool found = y->of != RW_SLOT;
-        for (unsigned a = 0; a < in->nslot && !found; a++)
-            for (unsigned b = a + y->weight; (m->members >> a & 1) && b < in->nslot && !found; b += y->weight) {
+        for (unsigned a = 0; a < n->nslot && !found; a++)
+            for (unsigned b = a + y->weight; (m->members >> a & 1) && b < n->nslot && !found; b += y->weight) {
                 int64_t steps = (b - a) / y->weight;
                 if (b / (y->weight * y->n) != a / (y->weight * y->n))
                     break;
@@ -411,13 +411,13 @@ static bool solve(const struct match *m, const struct param *p, struct rw_param 
         if (y->of == RW_SLOT)
             ret->base -= ret->by[d] * (int64_t)(m->t / y->weight % y->n);
     }
-    for (unsigned d = 0; d < in->ndigit; d++)
+    for (unsigned d = 0; d < n->ndigit; d++)
         if (ret->by[d] > INT32_MAX || ret->by[d] < INT32_MIN)
             return false;
-    for (unsigned s = 0; s < in->nslot; s++) {
+    for (unsigned s = 0; s < n->nslot; s++) {
         int64_t v = ret->base;
-        for (unsigned d = 0; d < in->ndigit; d++)
-            v += in->digit[d].of == RW_SLOT ? ret->by[d] * (int64_t)(s / in->digit[d].weight % in->digit[d].n) : 0;
+        for (unsigned d = 0; d < n->ndigit; d++)
+            v += n->digit[d].of == RW_SLOT ? ret->by[d] * (int64_t)(s / n->digit[d].weight % n->digit[d].n) : 0;
         if ((m->members >> s & 1) && (v != p->value[s] || (s != m->t && !(p->set >> s & 1))))
             return false;
     }
@@ -426,16 +426,16 @@ static bool solve(const struct match *m, const struct param *p, struct rw_param 
 
 static void gather(struct match *m, struct rw_group *g)
 {
-    struct rw_inline *in = m->c->in;
+    struct rw_inline *n = m->n;
     memset(m->param, 0, sizeof m->param);
     m->nparam = 0;
     m->members = UINT64_C(1) << m->t;
     bool may = template(m, m->t);
-    for (m->s = 0; m->s < in->nslot && may && !m->oom; m->s++) {
+    for (m->s = 0; m->s < n->nslot && may && !m->oom; m->s++) {
         uint64_t bit = UINT64_C(1) << m->s;
         unsigned had = m->nparam;
         struct rw_param p;
-        if (m->s == m->t || in->slot_group[m->s] != UINT8_MAX)
+        if (m->s == m->t || n->slot_group[m->s] != UINT8_MAX)
             continue;
         m->ntrail = 0;
         memset(m->map, 0xff, m->f->nreg * sizeof *m->map);
@@ -445,7 +445,7 @@ static void gather(struct match *m, struct rw_group *g)
         for (unsigned k = 0; k < m->nparam && good; k++)
             good = solve(m, &m->param[k], &p);
         if (good) {
-            in->slot_group[m->s] = (uint8_t)in->ngroup;
+            n->slot_group[m->s] = (uint8_t)n->ngroup;
             continue;
         }
         m->members &= ~bit;
@@ -456,58 +456,57 @@ static void gather(struct match *m, struct rw_group *g)
         }
         m->nparam = had;
     }
-    in->slot_group[m->t] = (uint8_t)in->ngroup;
+    n->slot_group[m->t] = (uint8_t)n->ngroup;
     *g = (struct rw_group){
-        .slot = m->t, .members = m->members, .param = dt_new_array(&m->c->arena, struct rw_param, m->nparam + 1)};
+        .slot = m->t, .members = m->members, .param = dt_new_array(m->n->arena, struct rw_param, m->nparam + 1)};
     for (unsigned k = 0; k < m->nparam && g->param; k++) {
         struct rw_param *p = &g->param[g->nparam];
         bool moves = false;
         solve(m, &m->param[k], p);
-        for (unsigned d = 0; d < in->ndigit; d++)
+        for (unsigned d = 0; d < n->ndigit; d++)
             moves |= p->by[d] != 0;
         g->nparam += moves;
     }
 }
 
-int rw_inline_merge(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
+int rw_inline_merge(struct rw_inline *n, struct dt_arena *a, struct dt_err *e)
 {
-    struct rw_inline *in = c->in;
-    const struct ptx_function *f = c->facts.body[in->guest].f;
+    const struct ptx_function *f = n->body[n->guest]->f;
     struct match *m = dt_new(a, struct match);
     if (!m)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    m->c = c;
+    m->n = n;
     m->f = f;
     m->def = dt_new_array(a, int64_t, f->nreg + 1);
     m->free = dt_new_array(a, bool, f->ninst + 1);
     m->label = dt_new_array(a, uint32_t, f->nlabel + 1);
     m->map = dt_new_array(a, uint32_t, f->nreg + 1);
     m->inv = dt_new_array(a, uint32_t, f->nreg + 1);
-    in->group = dt_new_array(&c->arena, struct rw_group, in->nslot + 1);
-    memset(in->slot_group, 0xff, sizeof in->slot_group);
-    if (dt_arena_failed(a) || dt_arena_failed(&c->arena))
+    n->group = dt_new_array(n->arena, struct rw_group, n->nslot + 1);
+    memset(n->slot_group, 0xff, sizeof n->slot_group);
+    if (dt_arena_failed(a) || dt_arena_failed(n->arena))
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     int r = ptx_cfg_build(f, &m->cfg, e);
     if (r < 0)
         return r;
     merge_look(m);
-    for (unsigned left = in->nslot; left && !m->oom; in->ngroup++) {
+    for (unsigned left = n->nslot; left && !m->oom; n->ngroup++) {
         uint32_t most = 0;
-        for (unsigned s = 0; s < in->nslot; s++) { /* the longest slice that has no group */
-            uint32_t n = 1;
+        for (unsigned s = 0; s < n->nslot; s++) { /* the longest slice that has no group */
+            uint32_t size = 1;
             for (uint32_t k = 0; k < f->ninst; k++)
-                n += in->slice[s][k] != 0;
-            if (in->slot_group[s] == UINT8_MAX && n > most) {
-                most = n;
+                size += n->slice[s][k] != 0;
+            if (n->slot_group[s] == UINT8_MAX && size > most) {
+                most = size;
                 m->t = s;
             }
         }
-        gather(m, &in->group[in->ngroup]);
+        gather(m, &n->group[n->ngroup]);
         left = 0;
-        for (unsigned s = 0; s < in->nslot; s++)
-            left += in->slot_group[s] == UINT8_MAX;
+        for (unsigned s = 0; s < n->nslot; s++)
+            left += n->slot_group[s] == UINT8_MAX;
     }
     free(m->trail);
     ptx_cfg_done(&m->cfg);
-    return m->oom || dt_arena_failed(&c->arena) ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 0;
+    return m->oom || dt_arena_failed(n->arena) ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 0;
 }

@@ -26,7 +26,7 @@
 #define LARGE 8000 /* most instructions of a guest that is sliced */
 
 struct slicer {
-    const struct rw_cand *c;
+    const struct rw_inline *n;
     const struct rw_body *g;
     uint8_t *mask;  /* per instruction: components that stay, 1 where it has none; 0: dropped */
     bool *need;     /* per register: read by what stays */
@@ -42,13 +42,13 @@ static void slice_on_read(uint32_t reg, bool write, void *user)
         s->need[reg] = true;
 }
 
-static void slice_take(struct slicer *s, uint32_t n, unsigned bits)
+static void slice_take(struct slicer *s, uint32_t at, unsigned bits)
 {
-    const struct ptx_inst *i = &s->g->f->inst[n];
-    if ((s->mask[n] & bits) == bits)
+    const struct ptx_inst *i = &s->g->f->inst[at];
+    if ((s->mask[at] & bits) == bits)
         return;
     s->more = true;
-    s->mask[n] |= (uint8_t)bits;
+    s->mask[at] |= (uint8_t)bits;
     if (rw_access_parts(i) == 1) {
         ptx_inst_regs(i, slice_on_read, s);
         return;
@@ -80,27 +80,27 @@ static void round_of(struct slicer *s)
 {
     const struct ptx_function *f = s->g->f;
     s->next[f->ninst] = f->ninst;
-    for (uint32_t n = f->ninst; n-- > 0;)
-        s->next[n] = s->mask[n] ? n : s->next[n + 1];
-    for (uint32_t n = f->ninst; n-- > 0;) { /* backwards: definitions stand before their uses, as a rule */
-        const struct ptx_inst *i = &f->inst[n];
+    for (uint32_t at = f->ninst; at-- > 0;)
+        s->next[at] = s->mask[at] ? at : s->next[at + 1];
+    for (uint32_t at = f->ninst; at-- > 0;) { /* backwards: definitions stand before their uses, as a rule */
+        const struct ptx_inst *i = &f->inst[at];
         unsigned parts = i->op > PTX_OP_OPAQUE ? rw_access_parts(i) : 0, flags = parts ? ptx_op_info(i->op)->flags : 0;
         struct defines d = {.need = s->need};
         if (!parts || (flags & PTX_F_WRITES))
             continue;
         if (flags & (PTX_F_BRANCH | PTX_F_TERMINATOR)) {
-            bool ends = i->op != PTX_OP_BRA || rw_inline_again(s->c->in, f, n);
-            if (s->next[ends ? f->ninst : s->label[i->opnd[0].label]] != s->next[n + 1])
-                slice_take(s, n, 1);
+            bool ends = i->op != PTX_OP_BRA || s->n->again[at];
+            if (s->next[ends ? f->ninst : s->label[i->opnd[0].label]] != s->next[at + 1])
+                slice_take(s, at, 1);
             continue;
         }
         for (unsigned k = 0; k < parts && parts > 1; k++)
             if (i->opnd[0].elem[k].kind == PTX_O_REG && s->need[i->opnd[0].elem[k].reg])
-                slice_take(s, n, 1u << k);
+                slice_take(s, at, 1u << k);
         if (parts == 1)
             ptx_inst_regs(i, slice_on_write, &d);
         if (d.hit)
-            slice_take(s, n, 1);
+            slice_take(s, at, 1);
     }
 }
 
@@ -109,11 +109,11 @@ static void close_slice(struct slicer *s)
 {
     const struct ptx_function *f = s->g->f;
     memset(s->need, 0, f->nreg);
-    for (uint32_t n = 0; n < f->ninst; n++) { /* what they read */
-        unsigned bits = s->mask[n];
-        s->mask[n] = 0;
+    for (uint32_t at = 0; at < f->ninst; at++) { /* what they read */
+        unsigned bits = s->mask[at];
+        s->mask[at] = 0;
         if (bits)
-            slice_take(s, n, bits);
+            slice_take(s, at, bits);
     }
     do {
         s->more = false;
@@ -124,7 +124,7 @@ static void close_slice(struct slicer *s)
 /* The slots whose elements the slice reads, one bit each. */
 static uint64_t elements(const struct slicer *s)
 {
-    const struct rw_inline *n = s->c->in;
+    const struct rw_inline *n = s->n;
     uint64_t m = 0;
     for (unsigned k = 0; k < n->njoint; k++)
         for (unsigned u = 0; u < n->joint[k].comps / n->unit; u++)
@@ -133,13 +133,13 @@ static uint64_t elements(const struct slicer *s)
     return m;
 }
 
-static bool sliceable(struct rw_cand *c)
+static bool sliceable(const struct rw_inline *n, struct rw_refusals *no)
 {
-    const struct rw_body *g = &c->facts.body[c->in->guest];
+    const struct rw_body *g = n->body[n->guest];
     if (g->f->ninst > LARGE)
-        rw_no(c, RW_NO_own_ways, DT_LAUNCH " has over %d instructions", rw_launch_name(c, c->in->guest), LARGE);
-    for (uint32_t n = 0; n < g->f->ninst; n++) {
-        const struct ptx_inst *i = &g->f->inst[n];
+        rw_no(no, RW_NO_own_ways, DT_LAUNCH " has over %d instructions", n->name[n->guest], LARGE);
+    for (uint32_t at = 0; at < g->f->ninst; at++) {
+        const struct ptx_inst *i = &g->f->inst[at];
         if (i->op <= PTX_OP_OPAQUE)
             continue;
         unsigned flags = ptx_op_info(i->op)->flags;
@@ -148,71 +148,87 @@ static bool sliceable(struct rw_cand *c)
             ptx_mod_of(i, PTX_MC_CC) != PTX_M_NONE || (memory && i->space == PTX_LOCAL) ||
             ((flags & PTX_F_WRITES) && (!global || i->op != PTX_OP_ST)) ||
             (memory && global && (rw_prov_of(g, i) & RW_PROV_LOCAL)))
-            rw_no(c, RW_NO_own_ways, DT_LAUNCH " has `%s` between its elements (PTX line %u)",
-                  rw_launch_name(c, c->in->guest), ptx_op_info(i->op)->mnemonic, i->line);
+            rw_no(no, RW_NO_own_ways, DT_LAUNCH " has `%s` between its elements (PTX line %u)", n->name[n->guest],
+                  ptx_op_info(i->op)->mnemonic, i->line);
     }
-    return !c->in->no[RW_NO_own_ways];
+    return !no->row[RW_NO_own_ways];
 }
 
-static void stores(struct rw_cand *c, struct slicer *s)
+static void stores(struct rw_inline *n, struct rw_refusals *no, struct slicer *s)
 {
-    struct rw_inline *in = c->in;
     const struct ptx_function *f = s->g->f;
     uint8_t *mask = s->mask;
-    for (uint32_t n = 0; n < f->ninst && !in->no[RW_NO_own_ways]; n++) {
-        const struct ptx_inst *i = &f->inst[n];
+    for (uint32_t at = 0; at < f->ninst && !no->row[RW_NO_own_ways]; at++) {
+        const struct ptx_inst *i = &f->inst[at];
         if (i->op != PTX_OP_ST || !rw_is_global_access(i))
             continue;
         for (unsigned k = 0; k < rw_access_parts(i); k++) {
             memset(mask, 0, f->ninst);
-            mask[n] = (uint8_t)(1u << k);
+            mask[at] = (uint8_t)(1u << k);
             close_slice(s);
             uint64_t m = elements(s);
             if (!m || (m & (m - 1))) {
-                rw_no(c, RW_NO_own_ways,
+                rw_no(no, RW_NO_own_ways,
                       "what " DT_LAUNCH " stores depends on %s of the elements that a thread has (PTX line %u)",
-                      rw_launch_name(c, in->guest), m ? "several" : "none", i->line);
-                if (!m || in->no[RW_NO_own_ways])
+                      n->name[n->guest], m ? "several" : "none", i->line);
+                if (!m || no->row[RW_NO_own_ways])
                     break;
             }
-            in->slice[__builtin_ctzll(m)][n] |= (uint8_t)(1u << k);
+            n->slice[__builtin_ctzll(m)][at] |= (uint8_t)(1u << k);
         }
     }
 }
 
-int rw_inline_slices(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
+/* All that the slice carries from round to round must be an induction. `need`: registers that it reads. */
+static void take_inductions(struct rw_inline *n, struct rw_refusals *no, const bool *need)
 {
-    struct rw_inline *in = c->in;
-    struct slicer s = {.c = c, .g = &c->facts.body[in->guest]};
+    const struct ptx_function *f = n->body[n->guest]->f;
+    for (uint32_t reg = 0; reg < f->nreg && !no->row[RW_NO_own_ways]; reg++) {
+        uint32_t q = 0;
+        if (!need[reg] || !n->carry[reg].on)
+            continue;
+        while (q < n->ninduction && n->induction[q].reg != reg)
+            q++;
+        if (q < n->ninduction)
+            continue;
+        if (n->carry[reg].steady)
+            n->induction[n->ninduction++] = (struct rw_induction){reg, n->carry[reg].add};
+        else
+            rw_no(no, RW_NO_own_ways, DT_LAUNCH " carries %s from one round of its loop to the next", n->name[n->guest],
+                  f->reg[reg].name);
+    }
+}
+
+int rw_inline_slices(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e)
+{
+    struct slicer s = {.n = n, .g = n->body[n->guest]};
     const struct ptx_function *f = s.g->f;
-    int r;
-    if ((in->nslot < 2 && !in->loop) || !sliceable(c))
+    if ((n->nslot < 2 && !n->loop) || !sliceable(n, no))
         return 0;
     s.need = dt_new_array(a, bool, f->nreg + 1);
     s.next = dt_new_array(a, uint32_t, f->ninst + 1);
     s.label = dt_new_array(a, uint32_t, f->nlabel + 1);
     s.mask = dt_new_array(a, uint8_t, f->ninst + 1);
-    in->slice = (uint8_t **)dt_new_array(&c->arena, uint8_t *, in->nslot);
-    for (unsigned k = 0; in->slice && k < in->nslot; k++)
-        in->slice[k] = dt_new_array(&c->arena, uint8_t, f->ninst + 1);
-    if (dt_arena_failed(a) || dt_arena_failed(&c->arena))
+    n->slice = (uint8_t **)dt_new_array(n->arena, uint8_t *, n->nslot);
+    for (unsigned k = 0; n->slice && k < n->nslot; k++)
+        n->slice[k] = dt_new_array(n->arena, uint8_t, f->ninst + 1);
+    if (dt_arena_failed(a) || dt_arena_failed(n->arena))
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (uint32_t n = 0; n < f->ninst; n++)
-        if (f->inst[n].op == PTX_OP_LABEL)
-            s.label[f->inst[n].opnd[0].label] = n;
-    if (in->host == 0)
-        stores(c, &s);
-    for (unsigned k = 0; in->host == 1 && k < in->njoint; k++) /* what the host takes is all that a producer leaves */
-        for (unsigned q = 0; q < in->joint[k].comps; q++)
-            in->slice[in->joint[k].slot[q / in->unit]][in->joint[k].inst] |= (uint8_t)(1u << q);
-    for (unsigned k = 0; k < in->nslot && !in->no[RW_NO_own_ways]; k++) {
-        s.mask = in->slice[k];
+    for (uint32_t at = 0; at < f->ninst; at++)
+        if (f->inst[at].op == PTX_OP_LABEL)
+            s.label[f->inst[at].opnd[0].label] = at;
+    if (n->host == 0)
+        stores(n, no, &s);
+    for (unsigned k = 0; n->host == 1 && k < n->njoint; k++) /* what the host takes is all that a producer leaves */
+        for (unsigned q = 0; q < n->joint[k].comps; q++)
+            n->slice[n->joint[k].slot[q / n->unit]][n->joint[k].inst] |= (uint8_t)(1u << q);
+    for (unsigned k = 0; k < n->nslot && !no->row[RW_NO_own_ways]; k++) {
+        s.mask = n->slice[k];
         close_slice(&s);
-        if (in->host == 0 && (elements(&s) & ~(UINT64_C(1) << k)))
-            rw_no(c, RW_NO_own_ways, "stores of " DT_LAUNCH " share a branch on another element",
-                  rw_launch_name(c, in->guest));
-        if (in->loop && !in->no[RW_NO_own_ways] && (r = rw_inline_carried(c, s.need, e)) < 0)
-            return r;
+        if (n->host == 0 && (elements(&s) & ~(UINT64_C(1) << k)))
+            rw_no(no, RW_NO_own_ways, "stores of " DT_LAUNCH " share a branch on another element", n->name[n->guest]);
+        if (n->loop)
+            take_inductions(n, no, s.need);
     }
     return 0;
 }

@@ -48,17 +48,23 @@ struct corner {
     int64_t base;
 };
 
+/* What is collected of the steps, over the guest's trace. */
 struct walk {
-    struct rw_cand *c;
-    int64_t step[6]; /* tid.x y z, ctaid.x y z */
-    bool known[6];
-    int64_t by; /* what a round adds */
+    struct rw_inline *n;
+    struct rw_refusals *no;
+    bool known[6]; /* n->step[] */
     bool by_known;
     uint32_t rounds;
     struct dt_vec(struct corner) corner;
-    bool *have;                /* per joint instruction: its at[] is known */
-    int64_t *at;               /* per joint instruction: the offset of its first unit, less the steps */
-    uint32_t n[6];             /* 1 + the largest number that occurs */
+    bool *have;     /* per joint instruction: its at[] is known */
+    int64_t *at;    /* per joint instruction: the offset of its first unit, less the steps */
+    uint32_t of[6]; /* 1 + the largest number that occurs */
+};
+
+/* What is counted while each record is held against slots and digits. */
+struct check {
+    const struct rw_inline *n;
+    struct rw_refusals *no;
     uint64_t units;            /* units that threads have */
     uint64_t lower[RW_DIGITS]; /* by place in digit[]: the most that the smaller digits add up to */
     uint64_t joint_bytes;      /* bytes of joint accesses, each time counted */
@@ -72,9 +78,20 @@ struct walk {
     uint64_t joint[THREADS], writes[THREADS], back[THREADS];
 };
 
-static void coords(const struct rw_cand *c, uint32_t thread, uint32_t at[3])
+int rw_inline_trace(const struct rw_inline *n, int side, ana_trace_fn fn, void *user, enum rw_inline_no row,
+                    struct rw_refusals *no, struct dt_err *e)
 {
-    const uint32_t *b = c->facts.body[c->in->guest].block;
+    const char *why = NULL;
+    int r = ana_trace_launch(n->facts->prog, n->facts->launch[side], fn, user, &why, e);
+    if (r == 0)
+        rw_no(no, row, DT_LAUNCH " cannot be followed thread by thread: %s", n->name[side], why ? why : "?");
+    return r < 0 ? r : 0;
+}
+
+/* The numbers of the guest's thread. */
+static void coords(const struct rw_inline *n, uint32_t thread, uint32_t at[3])
+{
+    const uint32_t *b = n->body[n->guest]->block;
     at[0] = thread % b[0];
     at[1] = thread / b[0] % b[1];
     at[2] = thread / b[0] / b[1];
@@ -84,15 +101,14 @@ static uint64_t blocks_in(const struct ana_trace_box *b) { return (uint64_t)b->e
 
 static int64_t step_of(const struct ana_trace *t, unsigned d, uint32_t k) { return t->step[d] ? t->step[d][k] : 0; }
 
-static const struct ptx_inst *inst_of(const struct walk *w, const struct ana_trace *t)
+static const struct ptx_inst *inst_of(const struct rw_inline *n, const struct ana_trace *t)
 {
-    return &w->c->facts.body[w->c->in->guest].f->inst[t->inst];
+    return &n->body[n->guest]->f->inst[t->inst];
 }
 
 /* The number of the access's joint instruction; UINT32_MAX: it is none. */
-static uint32_t joint_of(const struct walk *w, const struct ana_trace *t)
+static uint32_t joint_of(const struct rw_inline *n, const struct ana_trace *t)
 {
-    const struct rw_inline *n = w->c->in;
     for (uint32_t k = 0; k < n->njoint; k++)
         if (n->joint[k].inst == t->inst)
             return k;
@@ -105,23 +121,24 @@ static uint32_t joint_of(const struct walk *w, const struct ana_trace *t)
  * one number. */
 static void find_steps(struct walk *w, const struct ana_trace_box *b, const struct ana_trace *t)
 {
+    struct rw_inline *n = w->n;
     uint32_t x[3], y[3];
     for (unsigned d = 0; d < 3; d++)
         for (uint32_t k = 0; k < t->n && k < TRIES && !w->known[d]; k++)
             for (uint32_t q = k + 1; q < t->n && !w->known[d]; q++) {
-                coords(w->c, t->thread[k], x);
-                coords(w->c, t->thread[q], y);
+                coords(n, t->thread[k], x);
+                coords(n, t->thread[q], y);
                 if (t->round && (t->round[k] || t->round[q]))
                     continue;
                 int64_t way = t->base[q] - t->base[k], by = (int64_t)y[d] - x[d];
                 if (!by || x[(d + 1) % 3] != y[(d + 1) % 3] || x[(d + 2) % 3] != y[(d + 2) % 3] || way % by)
                     continue;
-                w->step[d] = way / by;
+                n->step[d] = way / by;
                 w->known[d] = true;
             }
     for (unsigned d = 0; d < 3; d++)
         if (!w->known[3 + d] && b->ext[d] > 1 && t->n && step_of(t, d, 0) % b->stride[d] == 0) {
-            w->step[3 + d] = step_of(t, d, 0) / b->stride[d];
+            n->step[3 + d] = step_of(t, d, 0) / b->stride[d];
             w->known[3 + d] = true;
         }
 }
@@ -129,16 +146,17 @@ static void find_steps(struct walk *w, const struct ana_trace_box *b, const stru
 /* What a round adds: from the record, or from it and the record of the thread's first round. */
 static void find_round(struct walk *w, const struct ana_trace_box *b, uint32_t i)
 {
+    struct rw_inline *n = w->n;
     const struct ana_trace *t = &b->access[i], *o = b->access;
     for (uint32_t k = 0; k < t->n && !w->by_known; k++)
         if (t->by && t->times[k] > 1) {
-            w->by = t->by[k];
+            n->by = t->by[k];
             w->by_known = true;
         }
     for (; o < t && !w->by_known && t->n && t->round && t->round[0]; o++)
         for (uint32_t k = 0; o->inst == t->inst && o->round && k < o->n && !w->by_known; k++)
             if (o->thread[k] == t->thread[0] && !o->round[k] && (t->base[0] - o->base[k]) % t->round[0] == 0) {
-                w->by = (t->base[0] - o->base[k]) / t->round[0];
+                n->by = (t->base[0] - o->base[k]) / t->round[0];
                 w->by_known = true;
             }
 }
@@ -146,16 +164,17 @@ static void find_round(struct walk *w, const struct ana_trace_box *b, uint32_t i
 static int on_steps(const struct ana_trace_box *b, void *user)
 {
     struct walk *w = user;
+    struct rw_inline *n = w->n;
     int r = 0;
     for (uint32_t k = 0; k < b->n && r == 0; k++) {
         const struct ana_trace *t = &b->access[k];
-        if (!t->n || joint_of(w, t) == UINT32_MAX)
+        if (!t->n || joint_of(n, t) == UINT32_MAX)
             continue;
-        if (w->c->in->loop == UINT32_MAX)
-            w->c->in->loop = t->loop;
-        if (t->loop != w->c->in->loop || t->loop == UINT32_MAX)
-            rw_no(w->c, RW_NO_thread_map, "the elements that a thread of " DT_LAUNCH " has are not all in one loop",
-                  rw_launch_name(w->c, w->c->in->guest));
+        if (n->loop == UINT32_MAX)
+            n->loop = t->loop;
+        if (t->loop != n->loop || t->loop == UINT32_MAX)
+            rw_no(w->no, RW_NO_thread_map, "the elements that a thread of " DT_LAUNCH " has are not all in one loop",
+                  n->name[n->guest]);
         find_steps(w, b, t);
         find_round(w, b, k);
         if (t->round && t->round[0])
@@ -170,6 +189,7 @@ static int on_steps(const struct ana_trace_box *b, void *user)
 /* Steps of block numbers that are the same all over each box: from pairs of boxes. */
 static void more_steps(struct walk *w)
 {
+    struct rw_inline *n = w->n;
     const struct corner *v = w->corner.p;
     for (size_t i = 1; i < w->corner.n; i++) {
         unsigned differ = 0, d = 0;
@@ -182,16 +202,16 @@ static void more_steps(struct walk *w)
         if (differ != 1 || v[i].inst != v[0].inst)
             continue;
         int64_t way = v[i].base - v[0].base;
-        coords(w->c, v[0].thread, x);
-        coords(w->c, v[i].thread, y);
+        coords(n, v[0].thread, x);
+        coords(n, v[i].thread, y);
         for (unsigned k = 0; k < 3; k++) {
-            way -= w->step[k] * ((int64_t)y[k] - x[k]);
+            way -= n->step[k] * ((int64_t)y[k] - x[k]);
             if (k != d)
-                way -= w->step[3 + k] * ((int64_t)v[i].lo[k] - v[0].lo[k]);
+                way -= n->step[3 + k] * ((int64_t)v[i].lo[k] - v[0].lo[k]);
         }
         int64_t by = (int64_t)v[i].lo[d] - v[0].lo[d];
         if (way % by == 0) {
-            w->step[3 + d] = way / by;
+            n->step[3 + d] = way / by;
             w->known[3 + d] = true;
         }
     }
@@ -200,47 +220,46 @@ static void more_steps(struct walk *w)
 /* ---- where each instruction begins ------------------------------------------------------------------------------- */
 
 /* What the numbers of a lane add up to in the box's first block. */
-static int64_t threads_sum(const struct walk *w, const struct ana_trace_box *b, const uint32_t x[3])
+static int64_t threads_sum(const struct rw_inline *n, const struct ana_trace_box *b, const uint32_t x[3])
 {
     int64_t at = 0;
     for (unsigned d = 0; d < 3; d++)
-        at += w->step[d] * x[d] + w->step[3 + d] * b->lo[d];
+        at += n->step[d] * x[d] + n->step[3 + d] * b->lo[d];
     return at;
 }
 
 static int on_begin(const struct ana_trace_box *b, void *user)
 {
     struct walk *w = user;
-    struct rw_cand *c = w->c;
+    struct rw_inline *n = w->n;
     uint32_t x[3];
     for (uint32_t i = 0; i < b->n; i++) {
         const struct ana_trace *t = &b->access[i];
-        uint32_t j = joint_of(w, t);
+        uint32_t j = joint_of(n, t);
         for (uint32_t k = 0; j != UINT32_MAX && k < t->n; k++) {
-            coords(c, t->thread[k], x);
-            int64_t round = t->round ? t->round[k] : 0, at = t->base[k] - threads_sum(w, b, x) - round * w->by;
+            coords(n, t->thread[k], x);
+            int64_t round = t->round ? t->round[k] : 0, at = t->base[k] - threads_sum(n, b, x) - round * n->by;
             bool good = (!w->have[j] || at == w->at[j]) &&
-                        (t->round ? t->times[k] == 1 || (t->by && t->by[k] == w->by) : !t->moves && t->times[k] == 1);
+                        (t->round ? t->times[k] == 1 || (t->by && t->by[k] == n->by) : !t->moves && t->times[k] == 1);
             if (good && round + t->times[k] > w->rounds)
                 w->rounds = round + t->times[k] > UINT32_MAX ? UINT32_MAX : (uint32_t)(round + t->times[k]);
             w->at[j] = at;
             w->have[j] = true;
             for (unsigned d = 0; d < 3; d++) {
                 uint32_t last = b->lo[d] + (b->ext[d] - 1) * b->stride[d];
-                good &= b->ext[d] < 2 || step_of(t, d, k) == w->step[3 + d] * b->stride[d];
-                if (x[d] + 1 > w->n[d])
-                    w->n[d] = x[d] + 1;
-                if (last + 1 > w->n[3 + d])
-                    w->n[3 + d] = last + 1;
+                good &= b->ext[d] < 2 || step_of(t, d, k) == n->step[3 + d] * b->stride[d];
+                if (x[d] + 1 > w->of[d])
+                    w->of[d] = x[d] + 1;
+                if (last + 1 > w->of[3 + d])
+                    w->of[3 + d] = last + 1;
             }
-            if (t->buffer[k] != c->in->buffer)
-                rw_no(c, RW_NO_plain_sites, "an access of " DT_LAUNCH " reaches another buffer",
-                      rw_launch_name(c, c->in->guest));
+            if (t->buffer[k] != n->buffer)
+                rw_no(w->no, RW_NO_plain_sites, "an access of " DT_LAUNCH " reaches another buffer", n->name[n->guest]);
             if (!good) {
-                rw_no(c, RW_NO_thread_map,
+                rw_no(w->no, RW_NO_thread_map,
                       "%s of " DT_LAUNCH " to thread numbers is not one sum of steps (thread %u of block %u,%u,%u)",
-                      c->in->host ? "what each thread writes" : "what each thread reads",
-                      rw_launch_name(c, c->in->guest), t->thread[k], b->lo[0], b->lo[1], b->lo[2]);
+                      n->host ? "what each thread writes" : "what each thread reads", n->name[n->guest], t->thread[k],
+                      b->lo[0], b->lo[1], b->lo[2]);
                 return 0;
             }
         }
@@ -261,7 +280,7 @@ static void add_digit(struct rw_inline *n, struct rw_digit x)
 /* Make the slots: the distances of the units from their threads' places, each once. */
 static bool make_slots(struct walk *w)
 {
-    struct rw_inline *n = w->c->in;
+    struct rw_inline *n = w->n;
     int64_t bytes = (int64_t)n->elem * n->unit;
     for (int pass = 0; pass < 2; pass++)
         for (uint32_t j = 0; j < n->njoint; j++)
@@ -316,29 +335,28 @@ static bool slot_digits(struct rw_inline *n)
     return true;
 }
 
-static void make_digits(struct walk *w)
+static void make_digits(struct walk *w, struct rw_refusals *no)
 {
-    struct rw_cand *c = w->c;
-    struct rw_inline *n = c->in;
-    const char *name = rw_launch_name(c, n->guest);
+    struct rw_inline *n = w->n;
+    const char *name = n->name[n->guest];
     if (!make_slots(w)) {
-        rw_no(c, RW_NO_thread_map, "threads of " DT_LAUNCH " have %s", name,
+        rw_no(no, RW_NO_thread_map, "threads of " DT_LAUNCH " have %s", name,
               n->nslot ? "too many elements each" : "none");
         n->nslot = n->nslot ? n->nslot : 1;
     } else if (!slot_digits(n)) {
-        rw_no(c, RW_NO_thread_map, "the elements that a thread of " DT_LAUNCH " has do not lie at even distances",
+        rw_no(no, RW_NO_thread_map, "the elements that a thread of " DT_LAUNCH " has do not lie at even distances",
               name);
     }
     n->origin = n->at[0];
     for (int d = 0; d < 7; d++) {
-        int64_t step = d < 6 ? w->step[d] : w->by;
+        int64_t step = d < 6 ? n->step[d] : n->by;
         struct rw_digit x = {.of = d < 3   ? RW_TID
                                    : d < 6 ? RW_CTAID
                                            : RW_ROUND,
                              .comp = d % 3,
                              .step = (uint64_t)llabs(step),
                              .down = step < 0,
-                             .n = d < 6 ? w->n[d] : w->rounds};
+                             .n = d < 6 ? w->of[d] : w->rounds};
         if (x.n <= 1)
             continue;
         if (x.down)
@@ -349,17 +367,17 @@ static void make_digits(struct walk *w)
     for (unsigned k = 0; k < n->ndigit && span <= UINT32_MAX; k++)
         span = n->digit[k].step > UINT32_MAX ? UINT64_MAX : span + n->digit[k].step * (n->digit[k].n - 1);
     /* offsets from the origin are 32 bits wide, also those below it */
-    if (span > UINT32_MAX || (n->partial && span + c->facts.prog->graph->buffer[n->buffer].bytes > UINT32_MAX))
-        rw_no(c, RW_NO_thread_map, "what " DT_LAUNCH " touches is over 4 GiB long", name);
+    if (span > UINT32_MAX || (n->partial && span + n->graph->buffer[n->buffer].bytes > UINT32_MAX))
+        rw_no(no, RW_NO_thread_map, "what " DT_LAUNCH " touches is over 4 GiB long", name);
 }
 
 /* ---- each record against the digits ------------------------------------------------------------------------------ */
 
 /* For each digit, the most that the smaller ones add up to. The box's first or last block has the most. */
-static void bound(struct walk *w, const struct ana_trace_box *b, const uint32_t x[3], unsigned slot, int64_t round,
+static void bound(struct check *w, const struct ana_trace_box *b, const uint32_t x[3], unsigned slot, int64_t round,
                   int64_t times)
 {
-    const struct rw_inline *n = w->c->in;
+    const struct rw_inline *n = w->n;
     uint64_t sum = 0;
     for (unsigned q = n->ndigit; q-- > 0;) {
         const struct rw_digit *y = &n->digit[q];
@@ -378,35 +396,37 @@ static void bound(struct walk *w, const struct ana_trace_box *b, const uint32_t 
     }
 }
 
-static void on_unit(struct walk *w, const struct ana_trace_box *b, const struct ana_trace *t, uint32_t k, unsigned slot)
+static void on_unit(struct check *w, const struct ana_trace_box *b, const struct ana_trace *t, uint32_t k,
+                    unsigned slot)
 {
+    const struct rw_inline *n = w->n;
     uint32_t x[3], thread = t->thread[k];
     int64_t round = t->round ? t->round[k] : 0;
-    coords(w->c, thread, x);
+    coords(n, thread, x);
     if (t->round || !(w->joint[thread] >> slot & 1))
         w->units += blocks_in(b) * (uint64_t)t->times[k];
     w->joint[thread] |= UINT64_C(1) << slot;
-    w->joint_bytes += blocks_in(b) * w->c->in->unit * w->c->in->elem * (uint64_t)t->times[k];
+    w->joint_bytes += blocks_in(b) * n->unit * n->elem * (uint64_t)t->times[k];
     bound(w, b, x, slot, round, t->times[k]);
     if (w->had && w->had[thread][slot] != round)
-        rw_no(w->c, RW_NO_thread_map, DT_LAUNCH " does not have its elements once in each round of its loop",
-              rw_launch_name(w->c, w->c->in->guest));
+        rw_no(w->no, RW_NO_thread_map, DT_LAUNCH " does not have its elements once in each round of its loop",
+              n->name[n->guest]);
     if (w->had)
         w->had[thread][slot] = round + t->times[k];
 }
 
 /* Check lane k's place in a buffer that a guest of one slot reads and writes. */
-static void in_cell(struct walk *w, const struct ana_trace_box *b, const struct ana_trace *t, uint32_t k)
+static void in_cell(struct check *w, const struct ana_trace_box *b, const struct ana_trace *t, uint32_t k)
 {
-    struct rw_cand *c = w->c;
+    const struct rw_inline *n = w->n;
     struct cell *z = &w->cell[(size_t)t->buffer[k] * THREADS + t->thread[k]], here = {true, false, t->base[k], {0}};
     for (unsigned d = 0; d < 3; d++)
         here.step[d] = b->ext[d] > 1 ? step_of(t, d, k) : 0;
     if (t->moves || t->times[k] != 1 ||
         (z->set && (z->base != here.base || memcmp(z->step, here.step, sizeof here.step) || (t->writes && z->written))))
-        rw_no(c, RW_NO_bystanders,
+        rw_no(w->no, RW_NO_bystanders,
               "a thread of " DT_LAUNCH " is at several places of " DT_BUFFER ", which it writes, or writes one twice",
-              rw_launch_name(c, c->in->guest), c->facts.prog->graph->buffer[t->buffer[k]].name);
+              n->name[n->guest], n->graph->buffer[t->buffer[k]].name);
     if (!z->set)
         w->cells[t->buffer[k]] += blocks_in(b) * t->bytes;
     here.written = t->writes || (z->set && z->written);
@@ -414,43 +434,41 @@ static void in_cell(struct walk *w, const struct ana_trace_box *b, const struct 
 }
 
 /* The same for several slots or a loop: the place must be the element's own. */
-static void in_own(struct walk *w, const struct ana_trace_box *b, const struct ana_trace *t, uint32_t k)
+static void in_own(struct check *w, const struct ana_trace_box *b, const struct ana_trace *t, uint32_t k)
 {
-    struct rw_cand *c = w->c;
-    const struct rw_inline *n = c->in;
+    const struct rw_inline *n = w->n;
     struct own *o = &w->own[t->buffer[k]];
-    uint32_t x[3], parts = rw_access_parts(inst_of(w, t));
+    uint32_t x[3], parts = rw_access_parts(inst_of(n, t));
     int64_t bytes = t->bytes / parts;
     bool good = n->loop ? t->loop == n->loop : !t->moves && t->times[k] == 1;
     int64_t round = good && t->round ? t->round[k] : 0;
-    coords(c, t->thread[k], x);
+    coords(n, t->thread[k], x);
     if (good && t->times[k] > 1)
-        good = t->by && t->by[k] % bytes == 0 && w->by % n->elem == 0 && t->by[k] / bytes == w->by / n->elem;
+        good = t->by && t->by[k] % bytes == 0 && n->by % n->elem == 0 && t->by[k] / bytes == n->by / n->elem;
     for (unsigned s = 0; s < n->nslot && good; s++) {
         unsigned mask = n->slice[s][t->inst], first = mask ? (unsigned)__builtin_ctz(mask) : 0;
         if (!mask)
             continue;
-        int64_t offset = n->at[s] + threads_sum(w, b, x) + round * w->by, place = t->base[k] + first * bytes,
+        int64_t offset = n->at[s] + threads_sum(n, b, x) + round * n->by, place = t->base[k] + first * bytes,
                 scaled = offset / n->elem * bytes;
         good &= offset % n->elem == 0 && mask >> first == (1u << n->unit) - 1 &&
                 (!o->set || (o->bytes == bytes && o->delta == place - scaled));
         for (unsigned d = 0; d < 3; d++)
-            good &= b->ext[d] < 2 || (step_of(t, d, k) % bytes == 0 && w->step[3 + d] * b->stride[d] % n->elem == 0 &&
-                                      step_of(t, d, k) / bytes == w->step[3 + d] * b->stride[d] / n->elem);
+            good &= b->ext[d] < 2 || (step_of(t, d, k) % bytes == 0 && n->step[3 + d] * b->stride[d] % n->elem == 0 &&
+                                      step_of(t, d, k) / bytes == n->step[3 + d] * b->stride[d] / n->elem);
         *o = (struct own){true, bytes, place - scaled};
     }
     if (!good)
-        rw_no(c, RW_NO_bystanders,
+        rw_no(w->no, RW_NO_bystanders,
               "a thread of " DT_LAUNCH " is not at its elements' own places of " DT_BUFFER ", which it writes",
-              rw_launch_name(c, n->guest), c->facts.prog->graph->buffer[t->buffer[k]].name);
+              n->name[n->guest], n->graph->buffer[t->buffer[k]].name);
 }
 
 static int on_check(const struct ana_trace_box *b, void *user)
 {
-    struct walk *w = user;
-    struct rw_cand *c = w->c;
-    const struct rw_inline *n = c->in;
-    uint32_t nbuffer = c->facts.prog->graph->nbuffer;
+    struct check *w = user;
+    const struct rw_inline *n = w->n;
+    uint32_t nbuffer = n->graph->nbuffer;
     memset(w->joint, 0, sizeof w->joint);
     memset(w->writes, 0, sizeof w->writes);
     memset(w->back, 0, sizeof w->back);
@@ -461,11 +479,10 @@ static int on_check(const struct ana_trace_box *b, void *user)
     memset(w->cell, 0, (size_t)nbuffer * THREADS * sizeof *w->cell);
     for (uint32_t i = 0; i < b->n; i++) {
         const struct ana_trace *t = &b->access[i];
-        uint32_t j = joint_of(w, t);
+        uint32_t j = joint_of(n, t);
         uint64_t whose = n->nslot < 2;
         if (t->evidence != ANA_PROVED)
-            rw_no(c, RW_NO_thread_map, DT_LAUNCH " takes addresses from what a buffer holds",
-                  rw_launch_name(c, n->guest));
+            rw_no(w->no, RW_NO_thread_map, DT_LAUNCH " takes addresses from what a buffer holds", n->name[n->guest]);
         for (unsigned s = 0; n->slice && s < n->nslot; s++)
             whose |= (uint64_t)(n->slice[s][t->inst] != 0) << s;
         for (uint32_t k = 0; k < t->n; k++) {
@@ -494,9 +511,9 @@ static int on_check(const struct ana_trace_box *b, void *user)
                 again |= (w->back[t->thread[k]] & whose & UINT64_C(1) << s) &&
                          w->wrote[t->thread[k]][s] > (t->round ? t->round[k] : 0);
             if (again)
-                rw_no(c, RW_NO_bystanders,
+                rw_no(w->no, RW_NO_bystanders,
                       DT_LAUNCH " reads an element of " DT_BUFFER " again (PTX line %u) that it has written itself",
-                      rw_launch_name(c, n->guest), c->facts.prog->graph->buffer[n->buffer].name, inst_of(w, t)->line);
+                      n->name[n->guest], n->graph->buffer[n->buffer].name, inst_of(n, t)->line);
             for (unsigned u = 0; u < n->joint[j].comps / n->unit; u++)
                 on_unit(w, b, t, k, n->joint[j].slot[u]);
         }
@@ -506,92 +523,87 @@ static int on_check(const struct ana_trace_box *b, void *user)
         for (unsigned s = 0; w->had && s < n->nslot; s++)
             less |= w->wrote[k][s] > w->had[k][s];
         if (less)
-            rw_no(c, RW_NO_same_elements,
+            rw_no(w->no, RW_NO_same_elements,
                   "thread %u of " DT_LAUNCH " writes something without having an element of " DT_BUFFER, k,
-                  rw_launch_name(c, n->guest), c->facts.prog->graph->buffer[n->buffer].name);
+                  n->name[n->guest], n->graph->buffer[n->buffer].name);
     }
     return 0;
 }
 
-static void threads_check(struct walk *w, struct dt_arena *a)
+static void check_counts(const struct check *w, struct rw_refusals *no, struct dt_arena *a)
 {
-    struct rw_cand *c = w->c;
-    struct rw_inline *n = c->in;
-    const struct dt_graph *g = c->facts.prog->graph;
-    const char *name = rw_launch_name(c, n->guest), *shared = g->buffer[n->buffer].name;
-    struct rw_uses u = rw_inline_uses(c, n->guest, n->buffer, a);
-    for (unsigned q = 0; q < n->ndigit && !rw_refused(n); q++)
+    const struct rw_inline *n = w->n;
+    const struct dt_graph *g = n->graph;
+    const char *name = n->name[n->guest], *shared = g->buffer[n->buffer].name;
+    struct rw_uses u = n->uses[n->guest][n->buffer];
+    for (unsigned q = 0; q < n->ndigit && !no->any; q++)
         if (n->digit[q].step < (uint64_t)n->elem * n->unit + w->lower[q])
-            rw_no(c, RW_NO_thread_map, "several threads of " DT_LAUNCH " may have one element of " DT_BUFFER, name,
+            rw_no(no, RW_NO_thread_map, "several threads of " DT_LAUNCH " may have one element of " DT_BUFFER, name,
                   shared);
     uint64_t all = 1;
     for (unsigned q = 0; q < n->ndigit; q++)
         all *= n->digit[q].n;
     /* an element that no round has: its guard may be that of the first round */
-    if (!rw_refused(n) && n->loop && n->partial && w->units != all)
-        rw_no(c, RW_NO_thread_map,
+    if (!no->any && n->loop && n->partial && w->units != all)
+        rw_no(no, RW_NO_thread_map,
               "threads of " DT_LAUNCH " make different numbers of rounds, and " DT_LAUNCH " stores more than they have",
-              name, rw_launch_name(c, n->host));
-    if (!rw_refused(n) && w->units * n->elem * n->unit != ana_set_bytes(n->host == 0 ? u.read : u.must))
-        rw_no(c, RW_NO_same_elements, "the threads of " DT_LAUNCH " do not have each byte of " DT_BUFFER " once", name,
+              name, n->name[n->host]);
+    if (!no->any && w->units * n->elem * n->unit != ana_set_bytes(n->host == 0 ? u.read : u.must))
+        rw_no(no, RW_NO_same_elements, "the threads of " DT_LAUNCH " do not have each byte of " DT_BUFFER " once", name,
               shared);
-    if (!rw_refused(n) && n->host == 1 &&
-        (w->joint_bytes != ana_set_bytes(u.must) || !ana_set_contains(u.must, u.write)))
-        rw_no(c, RW_NO_stored_once, DT_LAUNCH " stores some byte of " DT_BUFFER " more than once, or perhaps", name,
+    if (!no->any && n->host == 1 && (w->joint_bytes != ana_set_bytes(u.must) || !ana_set_contains(u.must, u.write)))
+        rw_no(no, RW_NO_stored_once, DT_LAUNCH " stores some byte of " DT_BUFFER " more than once, or perhaps", name,
               shared);
-    for (uint32_t b = 0; b < g->nbuffer && !rw_refused(n); b++) {
-        u = rw_inline_uses(c, n->guest, b, a);
+    for (uint32_t b = 0; b < g->nbuffer && !no->any; b++) {
+        u = n->uses[n->guest][b];
         if (w->stores[b] != ana_set_bytes(u.write) ||
             (w->use[b] && !n->slice && w->cells[b] != ana_set_bytes(ana_set_union(a, u.read, u.write))))
-            rw_no(c, RW_NO_bystanders, "two threads of " DT_LAUNCH " meet in " DT_BUFFER ", which it writes", name,
+            rw_no(no, RW_NO_bystanders, "two threads of " DT_LAUNCH " meet in " DT_BUFFER ", which it writes", name,
                   g->buffer[b].name);
     }
 }
 
-int rw_inline_threads(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
+int rw_inline_threads(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e)
 {
-    struct rw_inline *n = c->in;
-    const struct dt_graph *g = c->facts.prog->graph;
-    struct walk w = {.c = c};
-    size_t nb = g->nbuffer + 1;
+    struct walk w = {.n = n, .no = no};
+    w.have = dt_new_array(a, bool, n->njoint + 1);
+    w.at = dt_new_array(a, int64_t, n->njoint + 1);
+    if (dt_arena_failed(a))
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    n->loop = UINT32_MAX;
+    int r = rw_inline_trace(n, n->guest, on_steps, &w, RW_NO_thread_map, no, e);
+    if (n->loop == UINT32_MAX)
+        n->loop = 0;
+    if (r == 0 && !no->any) {
+        more_steps(&w);
+        r = rw_inline_trace(n, n->guest, on_begin, &w, RW_NO_thread_map, no, e);
+    }
+    if (r == 0 && !no->any)
+        make_digits(&w, no);
+    free(w.corner.p);
+    return r;
+}
+
+int rw_inline_check(const struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e)
+{
+    size_t nb = n->graph->nbuffer + 1;
+    struct check w = {.n = n, .no = no};
     w.cells = dt_new_array(a, uint64_t, nb);
     w.stores = dt_new_array(a, uint64_t, nb);
     w.use = dt_new_array(a, bool, nb);
     w.own = dt_new_array(a, struct own, nb);
-    w.have = dt_new_array(a, bool, n->njoint + 1);
-    w.at = dt_new_array(a, int64_t, n->njoint + 1);
     w.cell = dt_calloc(nb * THREADS, sizeof *w.cell);
-    int r = dt_arena_failed(a) || !w.cell ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 0;
-    for (uint32_t b = 0; b < g->nbuffer && r == 0; b++) {
-        struct rw_uses u = rw_inline_uses(c, n->guest, b, a);
-        w.use[b] = u.write.n && u.read.n;
-    }
-    n->loop = UINT32_MAX;
-    if (r == 0)
-        r = rw_inline_trace(c, n->guest, RW_NO_thread_map, on_steps, &w, e);
-    if (n->loop == UINT32_MAX)
-        n->loop = 0;
-    if (r == 0 && n->loop &&
-        (!(w.had = dt_calloc(THREADS, sizeof *w.had)) || !(w.wrote = dt_calloc(THREADS, sizeof *w.wrote))))
-        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
-    if (r == 0 && !rw_refused(n)) {
-        more_steps(&w);
-        r = rw_inline_trace(c, n->guest, RW_NO_thread_map, on_begin, &w, e);
-    }
-    if (r == 0 && !rw_refused(n)) {
-        make_digits(&w);
-        if (!rw_refused(n) && (r = rw_inline_loop(c, a, e)) == 0)
-            r = rw_inline_slices(c, a, e);
-        if (r == 0 && n->slice && !rw_refused(n))
-            r = rw_inline_merge(c, a, e);
-    }
-    if (r == 0 && !rw_refused(n))
-        r = rw_inline_trace(c, n->guest, RW_NO_thread_map, on_check, &w, e);
-    if (r == 0 && !rw_refused(n))
-        threads_check(&w, a);
+    w.had = n->loop ? dt_calloc(THREADS, sizeof *w.had) : NULL;
+    w.wrote = n->loop ? dt_calloc(THREADS, sizeof *w.wrote) : NULL;
+    bool room = !dt_arena_failed(a) && w.cell && (!n->loop || (w.had && w.wrote));
+    for (uint32_t b = 0; b < n->graph->nbuffer && room; b++)
+        w.use[b] = n->uses[n->guest][b].write.n && n->uses[n->guest][b].read.n;
+    int r = room ? rw_inline_trace(n, n->guest, on_check, &w, RW_NO_thread_map, no, e)
+                 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (r == 0 && !no->any)
+        check_counts(&w, no, a);
     free(w.cell);
     free(w.had);
     free(w.wrote);
-    free(w.corner.p);
     return r;
 }
