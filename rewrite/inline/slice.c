@@ -28,6 +28,7 @@
 struct slicer {
     const struct rw_inline *n;
     const struct rw_body *g;
+    uint8_t *parts; /* per instruction: rw_access_parts; 0 of what is none */
     uint8_t *mask;  /* per instruction: components that stay, 1 where it has none; 0: dropped */
     bool *need;     /* per register: read by what stays */
     uint32_t *next; /* per instruction: the first one from there on that stays */
@@ -49,7 +50,7 @@ static void slice_take(struct slicer *s, uint32_t at, unsigned bits)
         return;
     s->more = true;
     s->mask[at] |= (uint8_t)bits;
-    if (rw_access_parts(i) == 1) {
+    if (s->parts[at] == 1) {
         ptx_inst_regs(i, slice_on_read, s);
         return;
     }
@@ -84,7 +85,7 @@ static void round_of(struct slicer *s)
         s->next[at] = s->mask[at] ? at : s->next[at + 1];
     for (uint32_t at = f->ninst; at-- > 0;) { /* backwards: definitions stand before their uses, as a rule */
         const struct ptx_inst *i = &f->inst[at];
-        unsigned parts = i->op > PTX_OP_OPAQUE ? rw_access_parts(i) : 0, flags = parts ? ptx_op_info(i->op)->flags : 0;
+        unsigned parts = s->parts[at], flags = parts ? ptx_op_info(i->op)->flags : 0;
         struct defines d = {.need = s->need};
         if (!parts || (flags & PTX_F_WRITES))
             continue;
@@ -162,7 +163,7 @@ static void stores(struct rw_inline *n, struct rw_refusals *no, struct slicer *s
         const struct ptx_inst *i = &f->inst[at];
         if (i->op != PTX_OP_ST || !rw_is_global_access(i))
             continue;
-        for (unsigned k = 0; k < rw_access_parts(i); k++) {
+        for (unsigned k = 0; k < s->parts[at]; k++) {
             memset(mask, 0, f->ninst);
             mask[at] = (uint8_t)(1u << k);
             close_slice(s);
@@ -209,14 +210,17 @@ int rw_inline_slices(struct rw_inline *n, struct rw_refusals *no, struct dt_aren
     s.next = dt_new_array(a, uint32_t, f->ninst + 1);
     s.label = dt_new_array(a, uint32_t, f->nlabel + 1);
     s.mask = dt_new_array(a, uint8_t, f->ninst + 1);
+    s.parts = dt_new_array(a, uint8_t, f->ninst + 1);
     n->slice = (uint8_t **)dt_new_array(n->arena, uint8_t *, n->nslot);
     for (unsigned k = 0; n->slice && k < n->nslot; k++)
         n->slice[k] = dt_new_array(n->arena, uint8_t, f->ninst + 1);
     if (dt_arena_failed(a) || dt_arena_failed(n->arena))
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (uint32_t at = 0; at < f->ninst; at++)
+    for (uint32_t at = 0; at < f->ninst; at++) {
+        s.parts[at] = f->inst[at].op > PTX_OP_OPAQUE ? (uint8_t)rw_access_parts(&f->inst[at]) : 0;
         if (f->inst[at].op == PTX_OP_LABEL)
             s.label[f->inst[at].opnd[0].label] = at;
+    }
     if (n->host == 0)
         stores(n, no, &s);
     for (unsigned k = 0; n->host == 1 && k < n->njoint; k++) /* what the host takes is all that a producer leaves */
