@@ -23,11 +23,6 @@ void rw_abreast(struct rw_cand *c);
 /* Decide which intermediates go to shared memory. Fills in c->redirect; none is a result too, and c->no_redirect then
  * says why. */
 int rw_fit(struct rw_cand *c, struct dt_err *e);
-/* Every site of the body that may touch the arguments' buffer is plain and touches it alone (a producer's: a store).
- * *width: the widest, if that is more. */
-bool rw_sites_alone(const struct rw_body *b, uint64_t args, bool producer, uint32_t *width, struct dt_str *why);
-/* Does the pointer only go through additions into addresses of its own sites? Then it may be computed from 0. */
-bool rw_only_addresses(const struct rw_body *b, uint64_t args);
 /* Lay out the fused block's shared memory and threads for c->level. False: it does not fit the device, `why` says
  * so. */
 bool rw_layout(struct rw_cand *c, struct dt_str *why);

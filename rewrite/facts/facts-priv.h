@@ -4,6 +4,8 @@
 
 #include "rewrite/facts/facts.h"
 
+/* prov.c: the bit of argument i in sets of arguments. */
+static inline uint64_t rw_arg_bit(uint32_t i) { return i < 62 ? UINT64_C(1) << i : RW_PROV_OTHER; }
 /* vary.c: find barriers that not all threads of a block need reach; sets RW_BARRIER_VARYING. */
 int rw_vary(struct rw_body *b, struct dt_err *e);
 /* Set region[] for the basic blocks between `from` and its post-dominator; true if one was not set yet. mark, stack:

@@ -102,11 +102,19 @@ unsigned rw_target_number(const char *target);
 int rw_prov(struct dt_arena *a, struct rw_body *b, struct dt_err *e);
 /* What the global address(es) of a memory access may point into. */
 uint64_t rw_prov_of(const struct rw_body *b, const struct ptx_inst *i);
+
+/* ---- where a body touches a buffer (sites.c) --------------------------------------------------------------------- */
+
 /* Arguments of the launch that are bound to `buffer`, as bits. */
 uint64_t rw_args_of(const struct dt_launch *l, uint32_t buffer);
 /* The one address that the argument is, or has in it: its place in the parameter, and where in the buffer it points, in
  * bytes. False: there is none, or there are several. */
 bool rw_arg_address(const struct dt_arg *a, uint64_t *at, uint64_t *offset);
+/* Every site of the body that may touch the arguments' buffer is plain and touches it alone (a producer's: a store).
+ * *width: the widest, if that is more. */
+bool rw_sites_alone(const struct rw_body *b, uint64_t args, bool producer, uint32_t *width, struct dt_str *why);
+/* Does the pointer only go through additions into addresses of its own sites? Then it may be computed from 0. */
+bool rw_only_addresses(const struct rw_body *b, uint64_t args);
 
 /* ---- bytes of one launch (bytes.c) ------------------------------------------------------------------------------- */
 

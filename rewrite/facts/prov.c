@@ -15,46 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t arg_bit(uint32_t i) { return i < 62 ? UINT64_C(1) << i : RW_PROV_OTHER; }
-
-uint64_t rw_args_of(const struct dt_launch *l, uint32_t buffer)
-{
-    uint64_t bits = 0;
-    for (uint32_t i = 0; i < l->narg; i++) {
-        const struct dt_arg *a = &l->arg[i];
-        if ((a->kind == DT_ARG_BUFFER || a->kind == DT_ARG_TENSOR_MAP) && a->buffer == buffer)
-            bits |= arg_bit(i);
-        if (a->kind == DT_ARG_BYTES)
-            for (uint32_t k = 0; k < a->npointer; k++)
-                if (a->pointer[k].buffer == buffer)
-                    bits |= arg_bit(i);
-    }
-    return bits;
-}
-
-bool rw_arg_address(const struct dt_arg *a, uint64_t *at, uint64_t *offset)
-{
-    bool one = a->kind == DT_ARG_BYTES && a->npointer == 1;
-    if (!one && a->kind != DT_ARG_BUFFER)
-        return false;
-    if (at)
-        *at = one ? a->pointer[0].at : 0;
-    if (offset)
-        *offset = one ? a->pointer[0].offset : a->offset;
-    return true;
-}
-
-bool rw_args_whole(const struct rw_facts *facts, const uint64_t args[2])
-{
-    for (int s = 0; s < 2; s++) {
-        const struct dt_launch *l = facts->body[s].step->launch;
-        for (uint32_t k = 0; k < l->narg && k < 62; k++)
-            if (((args[s] >> k) & 1) && l->arg[k].kind != DT_ARG_BUFFER)
-                return false;
-    }
-    return true;
-}
-
 struct flow {
     struct rw_body *b;
     uint64_t in, out; /* union of the sets of the registers read; the set to add to the registers written */
@@ -111,8 +71,8 @@ static uint64_t named(const struct rw_body *b, const struct ptx_inst *i, const s
             if (i->op == PTX_OP_LD && addr &&
                 !sees_address(&l->arg[k], o->off, (uint64_t)ptx_type_bytes(i->type[0]) * (i->vec ? i->vec : 1)))
                 return 0;
-            return l->arg[k].npointer ? arg_bit(k) : 0;
-        default: return arg_bit(k);
+            return l->arg[k].npointer ? rw_arg_bit(k) : 0;
+        default: return rw_arg_bit(k);
         }
     }
     return 0; /* a call's argument or result: covered by the memory cell */
