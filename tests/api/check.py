@@ -86,7 +86,12 @@ def deepest(error):
     return error
 
 
-def response_schema(operation, status, ctype="application/json"):
+def paths():
+    """The paths of schema/openapi.json, as it writes them: /v1/jobs/{id}."""
+    return list(bundle(False)["$defs"]["openapi"]["paths"])
+
+
+def response_schema(operation, status):
     """Schema of an operation's response; KeyError with a sentence when the status is not declared."""
     method, path = operation.split(" ", 1)
     api = bundle(False)["$defs"]["openapi"]
@@ -100,6 +105,15 @@ def response_schema(operation, status, ctype="application/json"):
     if "$ref" in found:
         found = api["components"]["responses"][found["$ref"].rsplit("/", 1)[1]]
     return next(iter(found["content"].values()))["schema"]
+
+
+def undeclared(operation, status):
+    """The faults of an answer whose content has no schema to be held against: an undeclared operation or status."""
+    try:
+        response_schema(operation, status)
+    except KeyError as e:
+        return [e.args[0]]
+    return []
 
 
 def faults(document, kind, closed=True, status=None):

@@ -16,8 +16,9 @@ except ImportError:
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
-sys.path.insert(0, HERE)
+sys.path[:0] = [HERE, os.path.join(ROOT, "tests", "e2e")]
 import check  # noqa: E402
+import harness  # noqa: E402
 
 SHA = "sha256:" + "0123456789abcdef" * 4
 DEVICE = {"name": "NVIDIA H200 (modeled)", "kind": "soft", "arch": "sm_90", "sms": 132}
@@ -236,6 +237,10 @@ declared = {(m.upper(), re.sub(r"\{\w+\}", "*", path))
             for path, item in check.bundle(False)["$defs"]["openapi"]["paths"].items() for m in item
             if m != "parameters"}
 expect(served == declared, f"openapi.json and routes.c differ: {sorted(served ^ declared)}")
+# The end-to-end tests hold each answer against the schema of its route: no route that they would not know.
+for method, path in served:
+    found = harness.template(path.replace("*", SHA)) or ""
+    expect(re.sub(r"\{\w+\}", "*", found) == path, f"tests/e2e/harness.py takes {path} for {found or 'no path'}")
 
 # docs/CONTRACT.md names what outsiders script against: every route, verb, option, kind of rewrite and variable.
 with open(os.path.join(ROOT, "docs", "CONTRACT.md"), encoding="utf-8") as f:

@@ -131,30 +131,32 @@ class Reply:
         return json.loads(self.body)
 
 
-TEMPLATES = [(re.compile(p), t) for p, t in (
-    (r"/v1/jobs/[^/]+/events$", "/v1/jobs/{id}/events"), (r"/v1/jobs/[^/]+/result$", "/v1/jobs/{id}/result"),
-    (r"/v1/jobs/[^/]+$", "/v1/jobs/{id}"), (r"/v1/plans/[^/]+/trace$", "/v1/plans/{signature}/trace"),
-    (r"/v1/reprofile$", None), (r"/v1/plans/[^/]+$", "/v1/plans/{signature}"),
-    (r"/v1/analyses/[^/]+$", "/v1/analyses/{signature}"),
-    (r"/v1/cache/nearest/[^/]+$", "/v1/cache/nearest/{signature}"), (r"/v1/cache/(entries|verify|gc|import)$", None),
-    (r"(/|/v1/(jobs|devices|cache)|/healthz)$", None))]
+def pattern(path):
+    """What the paths look like that a path of schema/openapi.json stands for: {id} is one segment."""
+    return re.compile("/".join("[^/]+" if w.startswith("{") else re.escape(w) for w in path.split("/")) + "$")
+
+
+# Every path that the service declares; tests/api/test-schemas.py sees that each route of the service is here.
+TEMPLATES = [(pattern(path), path) for path in schema.paths()]
+
+
+def template(path):
+    """The path of schema/openapi.json that this one is an instance of, or None."""
+    return next((t for p, t in TEMPLATES if p.match(path.split("?")[0])), None)
 
 
 def declared(method, path, reply):
-    """Every JSON answer is what schema/openapi.json says, and its status is declared there."""
-    path = path.split("?")[0]
-    for pattern, template in TEMPLATES:
-        if not pattern.match(path) or method not in ("GET", "POST", "DELETE") or reply.status in (404, 405):
-            continue
-        kind = reply.headers["Content-Type"] or ""
-        if kind == "application/x-ndjson":
-            found = [f for line in reply.body.splitlines() for f in schema.faults(json.loads(line), "event")]
-        elif "json" in kind:
-            found = schema.faults(reply.json(), f"{method} {template or path}", status=reply.status)
-        else:
-            found = []
-        assert not found, f"{method} {path} {reply.status}: {found[:5]}\n{reply.body[:2000]}"
+    """Every answer is what schema/openapi.json says: its path and its status are declared, its JSON fits."""
+    if method not in ("GET", "POST", "DELETE") or reply.status in (404, 405):
         return
+    known, kind = template(path), reply.headers["Content-Type"] or ""
+    if "json" in kind and kind != "application/x-ndjson":
+        found = schema.faults(reply.json(), f"{method} {known}", status=reply.status)
+    else:
+        found = schema.undeclared(f"{method} {known}", reply.status)
+    if known == "/v1/jobs/{id}/events" and kind == "application/x-ndjson":
+        found += [f for line in reply.body.splitlines() for f in schema.faults(json.loads(line), "event")]
+    assert not found, f"{method} {path} {reply.status}: {found[:5]}\n{reply.body[:2000]}"
 
 
 class Service:
