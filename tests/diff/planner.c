@@ -9,8 +9,8 @@
  *   "compile_ms": 1, "analyze_ms": 2, "plan_ms": 3, "run_ms": 4}
  *   {"error": "code: words"}
  *
- *   {"list": true}  ->  {"kinds": [["block-fusion", "register"], …, ["split", ""]]}: the registry, with the levels of
- *                       each
+ *   {"list": true}  ->  {"kinds": [["block-fusion", "register"], …, ["split", ""]], "off": ["dataflow-fusion"]}: the
+ *                       registry, with the levels of each, and which kinds are off unless they are allowed
  *
  * "off" switches predicates of legal.def off, "force" keeps what is legal whether it is faster or not, "levels":
  * "shared,global" leaves the other levels of block fusion out, "cluster" says of how many blocks clusters are,
@@ -262,7 +262,7 @@ static int answer(json_t *line, json_t *out, struct dt_err *e)
 /* Every kind there is, once for each of its levels. */
 static void list(json_t *out)
 {
-    json_t *all = json_array();
+    json_t *all = json_array(), *off = json_array();
     for (unsigned k = 0; k < rw_nregistry; k++) {
         const char *const *level = rw_registry[k]->levels, *before = NULL;
         do {
@@ -270,7 +270,10 @@ static void list(json_t *out)
                 json_array_append_new(all, json_pack("[s,s]", rw_registry[k]->name, level ? *level : ""));
             before = level ? *level : NULL;
         } while (level && *++level);
+        if (!rw_registry[k]->on)
+            json_array_append_new(off, json_string(rw_registry[k]->name));
     }
+    json_object_set_new(out, "off", off);
     json_object_set_new(out, "kinds", all);
 }
 
