@@ -471,17 +471,16 @@ HOOKED = [
     ("flags", "", BOTH, "refused: verification", "dataflow-fusion", {"spoil": "count"}),
     ("flags", "", BOTH, "refused: verification", "dataflow-fusion", {"spoil": "late"}),
 ]
-KINDS = ["block-fusion", "parallel-fusion", "split", "prefetch", "programmatic-launch", "dead-blocks", "recompute",
-         "dataflow-fusion"]
 
 
 def verdict(answer, kind):
-    """How the pair (a, b), or a alone, ended, "verdict: reason"."""
+    """How the candidate (a, b) of this kind ended, or, where it is about one launch at a time, a alone:
+    "verdict: reason"."""
     if "error" in answer:
         return ("" if answer["error"].startswith("died") else "error: ") + answer["error"]
-    pair = next((r for r in answer["plan"]["rewrites"] if r["kind"] == kind and r["launches"]
-                 == (["a"] if kind == "dead-blocks" else ["a", "b"])), {"verdict": "absent"})
-    return pair["verdict"] + ": " + (pair.get("reason") or "")
+    mine = [r for r in answer["plan"]["rewrites"] if r["kind"] == kind]
+    it = next((r for names in (["a", "b"], ["a"]) for r in mine if r["launches"] == names), {"verdict": "absent"})
+    return it["verdict"] + ": " + (it.get("reason") or "")
 
 
 # What the gate itself says, of text, the assembler's, the loader's, of bytes, races and waits: each leaves a bundle.
@@ -525,7 +524,8 @@ def main():
     wrong = ["%s: no case" % r for r in rows if r not in listed] + ["%s: no such predicate" % n for n in listed
                                                                     if n not in rows]
     os.environ.setdefault("DOVETAIL_KERNEL_TIMEOUT_MS", "4000")  # of a kernel that waits for ever
-    planners = {}
+    planners = {"soft": Planner(exe, "soft")}
+    kinds = {k for k, _ in planners["soft"].ask({"list": True})["kinds"]}
     for case, kind, hardware in cases:
         name, more, g, want, *device = case
         if names and name not in names:
@@ -534,7 +534,7 @@ def main():
         p = planners.setdefault(device, Planner("env", *["DOVETAIL_SOFTGPU_FIGURES=" + f
                                                          for f in device.split(",")[1:]], exe, device.split(",")[0]))
         request = {"graph": g, "force": True, "inputs": 3, "schedules": 4, "seeds": [5], "allow": [kind],
-                   "deny": [k for k in KINDS if k != kind],
+                   "deny": sorted(kinds - {kind}),
                    "levels": "register" if name in [c[0] for c in INLINED] else "cluster"
                    if name.startswith("cluster_") else "shared,global", "cluster": 8} | hooks.get(id(case), {})
         told = verdict(p.ask(request | {"off": more}), kind)
