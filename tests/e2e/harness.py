@@ -366,4 +366,11 @@ def changed(graph, **kw):
 
 
 def main():
-    unittest.main(argv=[sys.argv[0]], verbosity=2)
+    """Run the tests of the script that calls it. Arguments name the tests to run, as Class.test_name, Class or
+    test_name; options are unittest's (-k PART, -f)."""
+    cases = [(n, c) for n, c in vars(sys.modules["__main__"]).items()
+             if isinstance(c, type) and issubclass(c, unittest.TestCase)]
+    argv = [sys.argv[0]]
+    for a in sys.argv[1:]:
+        argv += [f"{n}.{a}" for n, c in cases if a.startswith("test") and hasattr(c, a)] or [a]
+    unittest.main(argv=argv, verbosity=2)
