@@ -10,7 +10,7 @@
 const char *dt_subject(const char *s, const char **ret_mark, char *ret_kind, const char **ret_name, size_t *ret_len)
 {
     for (const char *mark = strchr(s, 1); mark; mark = strchr(mark + 1, 1)) {
-        const char *end = mark[1] && strchr("lbmr", mark[1]) ? strpbrk(mark + 2, "\001\002") : NULL;
+        const char *end = mark[1] && strchr("lnbmr", mark[1]) ? strpbrk(mark + 2, "\001\002") : NULL;
         if (!end || *end == 1)
             continue;
         *ret_mark = mark;
@@ -22,6 +22,8 @@ const char *dt_subject(const char *s, const char **ret_mark, char *ret_kind, con
     return NULL;
 }
 
+bool dt_quoted(char kind) { return kind != 'r' && kind != 'n'; }
+
 char *dt_plain(char *s)
 {
     const char *from = s, *mark, *name, *next;
@@ -30,11 +32,11 @@ char *dt_plain(char *s)
     while (from && (next = dt_subject(from, &mark, &kind, &name, &n))) {
         memmove(to, from, (size_t)(mark - from));
         to += mark - from;
-        if (kind != 'r')
+        if (dt_quoted(kind))
             *to++ = '\'';
         memmove(to, name, n);
         to += n;
-        if (kind != 'r')
+        if (dt_quoted(kind))
             *to++ = '\'';
         from = next;
     }

@@ -6,7 +6,8 @@
  *     dt_str_addf(why, DT_LAUNCH " writes " DT_BUFFER, launch->name, buffer->name);
  *
  * cache/rename.c gives the marked words other names, and dt_plain makes text of it at the end: 'gemm' writes 'h'. A
- * mark is the byte 1, a letter for the kind, the name, and the byte 2; names in a graph have no control characters
+ * mark is the byte 1, a letter for the kind, the name, and the byte 2; text has the name between single quotes, but for a
+ * row's and a bare launch's ("launch gemm: …"). Names in a graph have no control characters
  * (graph/member.c). An error's detail is plain text; its marked form is kept beside it (struct dt_err).
  */
 #ifndef DT_BASE_SUBJECT_H
@@ -18,16 +19,18 @@
 #include "base/str.h"
 
 #define DT_LAUNCH "\001l%s\002"
+#define DT_LAUNCH_BARE "\001n%s\002" /* without quotes */
 #define DT_BUFFER "\001b%s\002"
 #define DT_ROW(name) "\001r" name "\002" /* the condition that does not hold, at the start: DT_ROW("order") ": …" */
 #define DT_MODULE "\001m%s\002"
 
-/* The next subject of a sentence: its kind ('l', 'b', 'm', 'r'), its name and the name's length. Returns where the
- * sentence goes
- *
- * on behind the mark; *ret_mark is where the mark begins. NULL: there is no more; the outputs stay as they are. */
+/* The next subject of a sentence: its kind ('l', 'n', 'b', 'm', 'r'), its name and the name's length. Returns where the
+ * sentence goes on behind the mark; *ret_mark is where the mark begins. NULL: there is no more; the outputs stay as they
+ * are. */
 const char *dt_subject(const char *s, const char **ret_mark, char *ret_kind, const char **ret_name, size_t *ret_len);
-/* The sentence as text, names between single quotes; in place, since text is never longer. Gives `s` back; NULL stays
+/* Does text have the name of such a subject between single quotes? */
+bool dt_quoted(char kind);
+/* The sentence as text; in place, since text is never longer. Gives `s` back; NULL stays
  * NULL. */
 char *dt_plain(char *s);
 

@@ -365,13 +365,13 @@ static void put_subject(struct dt_str *to, char kind, const char *fresh, const c
     if (fresh)
         dt_str_addf(to, "\001%c%s\002", kind, fresh);
     else
-        dt_str_addf(to, "'%s'", word);
+        dt_str_addf(to, dt_quoted(kind) ? "'%s'" : "%s", word);
 }
 
 /* The subjects of a sentence (base/subject.h). One that nothing uses any more stays as plain text. */
 static int sentence(struct renamer *r, json_t *v)
 {
-    static const enum kind of[] = {['b'] = BUFFER, ['m'] = MODULE, ['l'] = LAUNCH};
+    static const enum kind of[] = {['b'] = BUFFER, ['m'] = MODULE, ['l'] = LAUNCH, ['n'] = LAUNCH};
     struct dt_str to = {0};
     const char *s = json_string_value(v), *mark, *name_at, *next;
     size_t n;

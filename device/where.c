@@ -44,15 +44,6 @@ void dev_where(const struct dt_graph *g, const dev_ptr *addr, dev_ptr at, uint64
                     bytes > addr[b] + g->buffer[b].bytes - at ? ", over its end" : "");
 }
 
-/* The device's sentence without what it says of addresses: up to the instruction. "kernel k, …, PTX line 9:
- * ld.global.u32 …" */
-static size_t up_to_instruction(const char *text)
-{
-    const char *line = strstr(text, "PTX line "), *colon = line ? strchr(line, ':') : NULL,
-               *end = colon ? strstr(colon + 1, ": ") : NULL;
-    return end ? (size_t)(end - text) : 0;
-}
-
 int dev_run_fault(struct dev_run *r, uint32_t step, int err, struct dt_err *e)
 {
     struct dev_device *d = r->dev;
@@ -61,12 +52,12 @@ int dev_run_fault(struct dev_run *r, uint32_t step, int err, struct dt_err *e)
     struct dt_str s = {0};
     if (err >= 0 || !d->cu->soft || dev_use(d, NULL) || d->cu->dovetailGetFault(&f) != CUDA_SUCCESS || !f.num)
         return err;
-    size_t n = f.num == DT_E_BOUNDS && f.bytes && !*f.place ? up_to_instruction(f.text) : 0;
-    dt_str_addf(&s, "launch %s: ", g->launch[step].name);
+    /* the device's sentence without what it says of addresses: "kernel k, …, PTX line 9: ld.global.u32 …" */
+    size_t n = f.num == DT_E_BOUNDS && f.bytes && !*f.place ? f.where : 0;
+    dt_str_addf(&s, "launch " DT_LAUNCH_BARE ": ", g->launch[step].name);
     dt_str_addn(&s, f.text, n ? n : strlen(f.text));
     if (n) {
-        bool crooked = strstr(f.text + n, "misaligned");
-        dt_str_addf(&s, ": %u bytes %s: ", f.bytes, crooked ? "at a misaligned address" : "outside every buffer");
+        dt_str_addf(&s, ": %u bytes %s: ", f.bytes, f.misaligned ? "at a misaligned address" : "outside every buffer");
         dev_where(g, r->addr, f.address, f.bytes, &s);
     }
     if (e) {

@@ -191,7 +191,9 @@ struct sg_fault { /* what went wrong, where */
     char place[160];
     bool has_other; /* a race: the earlier access */
     uint32_t other_block[3], other_thread[3], other_line;
-    char text[512]; /* the instruction, and what happened */
+    bool misaligned, asserted; /* DT_E_BOUNDS: for the address itself; DT_E_TRAP: by __assertfail */
+    uint32_t where;            /* so much of `text` is the instruction; 0: it names none */
+    char text[512];            /* the instruction, and what happened */
 };
 
 struct sg_stats { /* of one launch; counts of thread-level work, summed over blocks */
@@ -242,6 +244,8 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
 /* "kernel gemm, block (1,0,0), thread (5,0,0), PTX line 88: ld.global.f32 … : 4 bytes at 0x… are outside every
  * allocation" */
 void sg_fault_text(const struct sg_fault *f, char *out, size_t n);
+/* So much of that sentence says where it happened, up to the instruction; 0: it names none, or is cut before. */
+uint32_t sg_fault_where(const struct sg_fault *f, size_t n);
 
 /* ---- modelled time (model/timing.c) ------------------------------------------------------------------------------ */
 struct sg_occupancy {

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/subject.h"
 
 #define WHOLE (UINT64_C(128) << 20) /* bitmaps over this are paged */
 
@@ -184,7 +185,8 @@ static int fine(struct ana_rec *s, struct ana_job *j, const uint32_t *coarse, ui
     /* page 0 catches what the first pass did not see; what is widened in the end may differ */
     for (uint64_t k = 0; k < page_bytes / 4 && !rc && !j->over; k++)
         if (word[k])
-            rc = dt_err_set(s->e, DT_E_RACE, "launch %s touches other bytes when it is run again on the same data",
+            rc = dt_err_set(s->e, DT_E_RACE,
+                            "launch " DT_LAUNCH_BARE " touches other bytes when it is run again on the same data",
                             j->l->name);
     if (!rc)
         rc = read_blocks(s, j, word, dir, pages, ps, first, count);

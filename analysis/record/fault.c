@@ -44,10 +44,12 @@ int ana_job_fault(struct ana_rec *s, struct ana_job *j, const struct ana_fault *
             if (s->addr[b] == t->base && protected_buffer(s, b))
                 return refuse_write(s, j->l, b);
         return dt_err_set(s->e, DT_E_UNSUPPORTED,
-                          "launch %s: kernel %s, PTX line %u writes a module variable that is not declared as a buffer",
+                          "launch " DT_LAUNCH_BARE
+                          ": kernel %s, PTX line %u writes a module variable that is not declared as a buffer",
                           j->l->name, j->v->entry->name, i ? i->line : 0);
     }
-    dt_str_addf(&text, "launch %s: kernel %s, block (%u,%u,%u), thread (%u,%u,%u), PTX line %u: ", j->l->name,
+    dt_str_addf(&text,
+                "launch " DT_LAUNCH_BARE ": kernel %s, block (%u,%u,%u), thread (%u,%u,%u), PTX line %u: ", j->l->name,
                 j->v->entry->name, f->block % g[0], f->block / g[0] % g[1], f->block / g[0] / g[1], f->tid[0],
                 f->tid[1], f->tid[2], i ? i->line : 0);
     struct dt_str inst = {0};

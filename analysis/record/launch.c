@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/subject.h"
 
 static void job_buffer(struct ana_job *j, uint32_t b)
 {
@@ -105,7 +106,7 @@ static int make_params(struct ana_rec *s, struct ana_job *j, uint32_t launch)
                 memcpy(j->params + at, &to, sizeof to);
         }
     }
-    return rc ? dt_err_set(s->e, rc, "launch %s: no parameters", j->l->name) : 0;
+    return rc ? dt_err_set(s->e, rc, "launch " DT_LAUNCH_BARE ": no parameters", j->l->name) : 0;
 }
 
 /* fn for every buffer that a site may touch. */
@@ -184,7 +185,8 @@ static int check_site(struct ana_rec *s, struct ana_job *j, const struct ana_sit
             if (ir->var[v] == x->vars[k] && s->mod[j->l->module].buffer[v] == UINT32_MAX)
                 return dt_err_set(
                     s->e, DT_E_UNSUPPORTED,
-                    "launch %s: kernel %s writes the module variable %s, which is not declared as a buffer \"%s::%s\"",
+                    "launch " DT_LAUNCH_BARE
+                    ": kernel %s writes the module variable %s, which is not declared as a buffer \"%s::%s\"",
                     j->l->name, j->v->entry->name, ir->var[v]->name, s->g->module[j->l->module].name, ir->var[v]->name);
     for (uint32_t k = 0; k < x->nparams; k++)
         for (uint32_t q = 0; x->params[k] < j->l->narg && q < arg_buffers(&j->l->arg[x->params[k]], NULL, 0); q++) {

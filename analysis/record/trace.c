@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "analysis/record/record-priv.h"
+#include "base/subject.h"
 
 static int trace(struct ana_rec *s, uint32_t launch, ana_trace_fn fn, void *user, const char **ret_why)
 {
@@ -49,5 +50,5 @@ int ana_trace_launch(const struct dev_prog *p, uint32_t launch, ana_trace_fn fn,
     dt_arena_done(&s.tmp);
     dt_arena_done(&none.arena);
     free(same);
-    return rc < 0 ? dt_err_set(e, rc, "no memory to trace launch %s", p->graph->launch[launch].name) : rc;
+    return rc < 0 ? dt_err_set(e, rc, "no memory to trace launch " DT_LAUNCH_BARE, p->graph->launch[launch].name) : rc;
 }

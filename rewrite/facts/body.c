@@ -24,6 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 struct scan {
     struct dt_arena *a;
     struct rw_body *b;
@@ -359,7 +361,7 @@ int rw_body_init(struct dt_arena *a, const struct dev_prog *p, uint32_t launch, 
     ret->f = f ? f : step->entry;
     ret->step = step;
     if (!ret->f)
-        return dt_err_set(e, DT_E_INTERNAL, "launch %s has no kernel", l->name);
+        return dt_err_set(e, DT_E_INTERNAL, "launch " DT_LAUNCH_BARE " has no kernel", l->name);
     memcpy(ret->grid, l->grid, sizeof ret->grid);
     memcpy(ret->block, l->block, sizeof ret->block);
     ret->threads = step->threads;

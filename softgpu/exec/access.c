@@ -69,8 +69,10 @@ void *sg_stray(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_
         sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes,
                     "%u bytes at offset %llu of %s: %llu bytes past the end of its %llu bytes", bytes,
                     (unsigned long long)at, space, (unsigned long long)(at - limit), (unsigned long long)limit);
-    if (first)
+    if (first) {
+        f->misaligned = crooked;
         snprintf(f->place, sizeof f->place, "%s + %llu", space, (unsigned long long)at);
+    }
     return NULL;
 }
 
@@ -96,8 +98,10 @@ uint8_t *sg_resolve(struct sg_warp *w, const struct sg_op *op, unsigned lane, ui
                             window == 1   ? w->shared_bytes
                             : window == 2 ? w->local_bytes
                                           : w->code->param_total);
+        bool first = !w->wk->fault;
         sg_fault_at(w, op, DT_E_BOUNDS, lane, addr, bytes, "address 0x%llx is misaligned for %u bytes",
                     (unsigned long long)addr, bytes);
+        w->wk->f.misaligned |= first;
         return NULL;
     }
     switch (window) {

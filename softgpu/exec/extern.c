@@ -54,8 +54,11 @@ const struct sg_op *sg_assertfail(struct sg_warp *w, const struct sg_op *op)
     text_at(w, op, l, call_param(w, op, l, 0, 8), what, sizeof what);
     text_at(w, op, l, call_param(w, op, l, 1, 8), file, sizeof file);
     text_at(w, op, l, call_param(w, op, l, 3, 8), fn, sizeof fn);
-    return sg_fault_at(w, op, DT_E_TRAP, l, 0, 0, "assertion `%s` failed in %s, %s:%u", what, fn, file,
-                       (unsigned)call_param(w, op, l, 2, 4));
+    bool first = !w->wk->fault;
+    sg_fault_at(w, op, DT_E_TRAP, l, 0, 0, "assertion `%s` failed in %s, %s:%u", what, fn, file,
+                (unsigned)call_param(w, op, l, 2, 4));
+    w->wk->f.asserted |= first;
+    return NULL;
 }
 
 /* vprintf(format, arguments): each conversion takes 4 bytes (int) or 8 (long, double, pointer), aligned. */

@@ -71,8 +71,10 @@ static uint8_t *box_at(struct sg_warp *w, const struct sg_op *part, unsigned lan
 {
     uint64_t n = (uint64_t)ptx_tensormap_rows(m) * ptx_tensormap_row_pitch(m);
     if (at % 128) {
+        bool first = !w->wk->fault;
         sg_fault_at(w, part, DT_E_BOUNDS, lane, at, 128,
                     "the box in shared memory at 0x%llx is misaligned: multiples of 128", (unsigned long long)at);
+        w->wk->f.misaligned |= first;
         return NULL;
     }
     if (n > w->shared_bytes) {
@@ -319,9 +321,13 @@ const struct sg_op *sg_tensormap_copy(struct sg_warp *w, const struct sg_op *op)
     struct sg_op to = sg_bulk_part(w, op, SG_BULK_TO, op->space), from = sg_bulk_part(w, op, SG_BULK_FROM, op->sub);
     unsigned l = (unsigned)__builtin_ctz(w->mask); /* .aligned: all threads name the same map */
     uint64_t a = sg_address(w, &to, l), b = sg_address(w, &from, l);
-    if ((a | b) % 128)
-        return sg_fault_at(w, op, DT_E_BOUNDS, l, a, 128, "a tensor map at 0x%llx or 0x%llx is misaligned",
-                           (unsigned long long)a, (unsigned long long)b);
+    if ((a | b) % 128) {
+        bool first = !w->wk->fault;
+        sg_fault_at(w, op, DT_E_BOUNDS, l, a, 128, "a tensor map at 0x%llx or 0x%llx is misaligned",
+                    (unsigned long long)a, (unsigned long long)b);
+        w->wk->f.misaligned |= first;
+        return NULL;
+    }
     const uint8_t *q = sg_bulk_reach(w, &from, l, b, 128, SG_READ);
     uint8_t *p = q ? sg_bulk_reach(w, &to, l, a, 128, SG_WRITE) : NULL;
     if (!p)

@@ -23,6 +23,8 @@ struct dovetail_fault {
     /* of a finding of the checking modes: "race", "uninit" or "barrier", else ""; where ("h + 16", "shared tile + 4");
      * a race's earlier access */
     char kind[16], place[160];
+    uint32_t where; /* so much of `text` says where, up to the instruction; 0: it names none */
+    uint32_t misaligned;
     uint32_t has_other, other_block[3], other_thread[3], other_line;
 };
 

@@ -199,10 +199,8 @@ static CUresult launch_code_of(const struct sg_fault *f)
     if (f->kind)
         return CUDA_ERROR_LAUNCH_FAILED;
     switch (f->num) {
-    case DT_E_BOUNDS:
-        return f->bytes && f->address % f->bytes && strstr(f->text, "misaligned") ? CUDA_ERROR_MISALIGNED_ADDRESS
-                                                                                  : CUDA_ERROR_ILLEGAL_ADDRESS;
-    case DT_E_TRAP: return strstr(f->text, "assert") ? CUDA_ERROR_ASSERT : CUDA_ERROR_LAUNCH_FAILED;
+    case DT_E_BOUNDS: return f->misaligned ? CUDA_ERROR_MISALIGNED_ADDRESS : CUDA_ERROR_ILLEGAL_ADDRESS;
+    case DT_E_TRAP: return f->asserted ? CUDA_ERROR_ASSERT : CUDA_ERROR_LAUNCH_FAILED;
     case DT_E_DEADLOCK:
     case DT_E_TIMEOUT: return CUDA_ERROR_LAUNCH_TIMEOUT;
     case DT_E_UNSUPPORTED: return CUDA_ERROR_ILLEGAL_INSTRUCTION;
@@ -255,6 +253,8 @@ static void launch_told(const struct sg_fault *f, struct dovetail_fault *ret)
     memcpy(ret->block, f->block, sizeof f->block);
     memcpy(ret->thread, f->thread, sizeof f->thread);
     sg_fault_text(f, ret->text, sizeof ret->text);
+    ret->where = sg_fault_where(f, sizeof ret->text);
+    ret->misaligned = f->misaligned;
     snprintf(ret->kind, sizeof ret->kind, "%s", f->kind ? f->kind : "");
     snprintf(ret->place, sizeof ret->place, "%s", f->place);
     ret->has_other = f->has_other;

@@ -44,6 +44,7 @@ const struct sg_op *sg_fault_at(struct sg_warp *w, const struct sg_op *op, int n
         n = (int)sizeof f->text / 2 - 1;
     if (n > 0 && f->text[n - 1] == ';')
         n--;
+    f->where = n > 0 ? (uint32_t)n : 0;
     if (n > 0)
         n += snprintf(f->text + n, sizeof f->text - (size_t)n, ": ");
     va_list ap;
@@ -54,13 +55,27 @@ const struct sg_op *sg_fault_at(struct sg_warp *w, const struct sg_op *op, int n
     return NULL;
 }
 
-void sg_fault_text(const struct sg_fault *f, char *out, size_t n)
+/* The sentence but for `text`: how long it is. */
+static int fault_place(const struct sg_fault *f, char *out, size_t n)
 {
     char line[32] = "";
     if (f->line)
         snprintf(line, sizeof line, "PTX line %u: ", f->line);
-    snprintf(out, n, "kernel %s, block (%u,%u,%u), thread (%u,%u,%u), %s%s", f->kernel ? f->kernel : "?", f->block[0],
-             f->block[1], f->block[2], f->thread[0], f->thread[1], f->thread[2], line, f->text);
+    return snprintf(out, n, "kernel %s, block (%u,%u,%u), thread (%u,%u,%u), %s", f->kernel ? f->kernel : "?",
+                    f->block[0], f->block[1], f->block[2], f->thread[0], f->thread[1], f->thread[2], line);
+}
+
+void sg_fault_text(const struct sg_fault *f, char *out, size_t n)
+{
+    int at = fault_place(f, out, n);
+    if (at >= 0 && (size_t)at < n)
+        snprintf(out + at, n - (size_t)at, "%s", f->text);
+}
+
+uint32_t sg_fault_where(const struct sg_fault *f, size_t n)
+{
+    int at = fault_place(f, NULL, 0);
+    return at >= 0 && f->line && f->where && (size_t)at + f->where < n ? (uint32_t)at + f->where : 0;
 }
 
 void sg_count_bb(struct sg_stats *s, const struct sg_bb *bb, uint64_t n)

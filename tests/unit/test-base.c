@@ -237,6 +237,7 @@ static void sentences_know_their_subjects(void **state)
                {"nothing", "nothing"},
                {"\001lgemm\002 writes \001bh\002", "'gemm' writes 'h'"},
                {"\001mf0\002.\001l\002", "'f0'.''"},
+               {"launch \001ngemm\002: \001bh\002", "launch gemm: 'h'"},
                {"\001xgemm\002 \001l\001bh\002 \001bno end", "\001xgemm\002 \001l'h' \001bno end"}};
     for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
         char text[64];
