@@ -6,8 +6,8 @@
  *     dt_str_addf(why, DT_LAUNCH " writes " DT_BUFFER, launch->name, buffer->name);
  *
  * cache/rename.c gives the marked words other names, and dt_plain makes text of it at the end: 'gemm' writes 'h'. A
- * mark is the byte 1, a letter for the kind, the name, and the byte 2; text has the name between single quotes, but for a
- * row's and a bare launch's ("launch gemm: …"). Names in a graph have no control characters
+ * mark is the byte 1, a letter for the kind, the name, and the byte 2. Text has the name between single quotes, but for
+ * the name of a row and that of a bare launch ("launch gemm: …"). Names in a graph have no control characters
  * (graph/member.c). An error's detail is plain text; its marked form is kept beside it (struct dt_err).
  */
 #ifndef DT_BASE_SUBJECT_H
@@ -25,8 +25,8 @@
 #define DT_MODULE "\001m%s\002"
 
 /* The next subject of a sentence: its kind ('l', 'n', 'b', 'm', 'r'), its name and the name's length. Returns where the
- * sentence goes on behind the mark; *ret_mark is where the mark begins. NULL: there is no more; the outputs stay as they
- * are. */
+ * sentence goes on behind the mark; *ret_mark is where the mark begins. NULL: there is no more; the outputs stay as
+ * they are. */
 const char *dt_subject(const char *s, const char **ret_mark, char *ret_kind, const char **ret_name, size_t *ret_len);
 /* Does text have the name of such a subject between single quotes? */
 bool dt_quoted(char kind);

@@ -64,10 +64,15 @@ static int local_start(struct cli *c, int *in, int *out, struct dt_err *e)
         }
         return DT_E_IO;
     }
-    char *args[] = {
-        path, (char *)"--device", (char *)(c->device ? c->device : "auto"), (char *)"--cache", (char *)c->cache, NULL};
+    char *args[] = {path,
+                    (char *)"--print",
+                    (char *)"--device",
+                    (char *)(c->device ? c->device : "auto"),
+                    (char *)"--cache",
+                    (char *)c->cache,
+                    NULL};
     if (!c->cache)
-        args[3] = NULL;
+        args[4] = NULL;
     pid_t pid = fork();
     if (!pid) {
         setpgid(0, 0);

@@ -62,6 +62,7 @@ struct dev_device {
     CUcontext ctx;
     struct dev_info info;
     unsigned deadline_ms;
+    bool prints;         /* dev_set_print */
     uint64_t limit;      /* of dev_set_limit */
     uint64_t generation; /* counts resets: handles of an older one are dead */
     uint64_t seed;

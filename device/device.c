@@ -15,6 +15,7 @@
 #include "device/device-priv.h"
 
 #define DEADLINE_MS 60000
+#define PRINTED_MOST (1u << 20) /* bytes of what a launch prints: the driver's default */
 
 /* What an error means for a person, where its name does not say. */
 static const char *hint(CUresult r)
@@ -218,6 +219,8 @@ static int settle(struct dev_device *d, struct dt_err *e)
         err = dev_cu(d, d->cu->dovetailSetLimit(d->limit), "dovetailSetLimit", e);
     if (!err && d->cu->soft)
         err = dev_cu(d, d->cu->dovetailSetSchedule(d->seed, d->race_check), "dovetailSetSchedule", e);
+    if (!err && d->cu->soft)
+        dev_set_print(d, d->prints);
     return err;
 }
 
@@ -272,6 +275,13 @@ int dev_reset(struct dev_device *d, struct dt_err *e)
         return cu_error(d->cu, r, "cuDevicePrimaryCtxReset", e);
     d->cu->cuDevicePrimaryCtxRelease(d->dev); /* what settle() retains again */
     return settle(d, e);
+}
+
+void dev_set_print(struct dev_device *d, bool on)
+{
+    d->prints = on;
+    if (d->cu->soft && !dev_use(d, NULL))
+        d->cu->cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, on ? PRINTED_MOST : 0);
 }
 
 void dev_set_deadline(struct dev_device *d, unsigned ms)

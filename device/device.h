@@ -189,6 +189,9 @@ int dev_launch(struct dev_device *d, struct dev_module_handle *m, const char *en
 int dev_sync(struct dev_device *d, struct dt_err *e);
 /* Software device only (no effect on a real one): block order seed (0: in order) and race check for later launches. */
 void dev_set_schedule(struct dev_device *d, uint64_t seed, bool race_check);
+/* May kernels of later launches print? Software device only, where it goes to stdout as the launch ends. Off at first:
+ * what is analysed and verified runs many times. */
+void dev_set_print(struct dev_device *d, bool on);
 /* Checking modes of later launches (docs/CHECKING.md): "race,uninit,barrier,tell", "all", "none"; NULL: as
  * DOVETAIL_CHECK says. Before dev_run_new, so that it is known what has been written. DT_E_UNSUPPORTED on a real
  * device, DT_E_USAGE for another word. */

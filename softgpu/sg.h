@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/str.h"
 #include "ptx/ptx.h"
 #include "softgpu/record.h"
 
@@ -157,13 +158,17 @@ struct sg_launch {
     /* cluster 0: what the kernel asks for, or one block; at most 16 blocks, must divide the grid */
     uint32_t grid[3], block[3], cluster[3];
     uint32_t shared_dynamic;
-    uint32_t stack_bytes;       /* per thread, for functions that call themselves; 0: 1024 */
-    uint64_t heap_bytes;        /* of malloc in kernels, where the device has no heap yet; 0: 8 MiB */
-    const uint8_t *params;      /* param_total bytes */
-    uint64_t seed;              /* 0: blocks in order; else a permutation of block order and interleaving */
-    unsigned checks;            /* SG_CHECK_*: what is looked for besides what always is */
-    struct sg_fault *found;     /* out, [SG_FOUND], zero before, with SG_CHECK_TELL; else NULL */
-    uint64_t max_instructions;  /* thread-instructions, 0: no limit */
+    uint32_t stack_bytes;      /* per thread, for functions that call themselves; 0: 1024 */
+    uint64_t heap_bytes;       /* of malloc in kernels, where the device has no heap yet; 0: 8 MiB */
+    const uint8_t *params;     /* param_total bytes */
+    uint64_t seed;             /* 0: blocks in order; else a permutation of block order and interleaving */
+    unsigned checks;           /* SG_CHECK_*: what is looked for besides what always is */
+    struct sg_fault *found;    /* out, [SG_FOUND], zero before, with SG_CHECK_TELL; else NULL */
+    uint64_t max_instructions; /* thread-instructions, 0: no limit */
+    /* What the kernel prints is appended here, in the order in which it ran; NULL: nowhere. At least the last
+     * `print_bytes` of it are there, and less than twice as many and one call's. */
+    struct dt_str *print;
+    size_t print_bytes;
     volatile const int *cancel; /* set by another thread: stop soon; may be NULL */
     struct sg_beside *beside;   /* NULL: it runs alone */
     /* what calls of DOVETAIL_TOUCH record, one that sg_record_ok() takes; NULL: nothing. Such a launch has no counts of

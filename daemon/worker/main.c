@@ -1,5 +1,7 @@
 /* dovetail-worker: one process per device, started by the service or by the command line with --local.
  *
+ * --print lets kernels of the verb `run` print (stderr); the command line gives it, the service does not.
+ *
  * It reads request frames from fd 0 and answers on fd 1 (base/wire.h). At start both are moved to other numbers: fd 0
  * becomes /dev/null and fd 1 the log (stderr), so that what a kernel, a compiler or a driver prints cannot get between
  * the frames.
@@ -42,7 +44,8 @@ static void bundles_beside(const char *cache)
 
 int main(int argc, char **argv)
 {
-    static const struct option longs[] = {{"device", 1, NULL, 'd'}, {"cache", 1, NULL, 'c'}, {0}};
+    static const struct option longs[] = {
+        {"device", 1, NULL, 'd'}, {"cache", 1, NULL, 'c'}, {"print", 0, NULL, 'p'}, {0}};
     struct wrk w = {.spec = "auto"};
     dt_log_init("dovetail-worker", DT_LOG_INFO);
     for (int o; (o = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
@@ -50,6 +53,8 @@ int main(int argc, char **argv)
             w.spec = optarg;
         else if (o == 'c')
             w.cache_path = optarg;
+        else if (o == 'p')
+            w.print = true;
         else
             return 2;
     }

@@ -116,8 +116,10 @@ static int run_one(struct wrk *w, const struct dt_graph *g, const struct dev_pro
     if (r >= 0)
         r = dev_run_fill(dr, o->seed, -1, e);
     if (r >= 0) {
+        dev_set_print(w->dev, w->print);
         wrk_progress("run", g->is_plan ? "running the plan" : "running the graph", 0, 1, w);
         r = dev_run_once(dr, e);
+        dev_set_print(w->dev, false);
     }
     for (uint32_t b = 0; r >= 0 && b < g->nbuffer; b++)
         if (g->buffer[b].role == DT_OUTPUT || g->buffer[b].role == DT_INOUT)

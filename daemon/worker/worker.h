@@ -15,6 +15,7 @@ struct wrk {
     struct dev_device *dev; /* NULL until wrk_open */
     struct cache *cache;    /* NULL: cannot be used, work goes on without */
     struct wrk_memo *memo;  /* memo.c */
+    bool print;             /* what kernels of `run` print goes to stderr */
     bool calibrated;        /* the software device has the figures of a stored calibration */
     char key[192], toolchain[192];
     int out;         /* frames go here */

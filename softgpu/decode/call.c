@@ -333,6 +333,8 @@ int sg_call_extern(struct sg_dec *d, const struct ptx_function *g)
         return sg_dec_error(d, DT_E_UNSUPPORTED, "call of %s with parameters that are too short", g->name);
     if (fn == sg_malloc || fn == sg_free)
         d->c->heap = d->c->ordered = true;
+    if (fn == sg_vprintf) /* one CPU thread: what the blocks print stands in their order */
+        d->c->ordered = true;
     struct sg_op *op = sg_emit(d, fn);
     op->x = x;
     op->site = d->nsite++;

@@ -209,7 +209,5 @@ void sg_talk_free(struct sg_worker *wk);
 void sg_talk_block_start(struct sg_worker *wk, bool alone); /* alone: no other block is resident */
 void sg_talk_block_end(struct sg_worker *wk, uint64_t longest);
 uint32_t sg_talk_finish(const struct sg_worker *wk, const struct sg_stats *all); /* the record's number, or 0 */
-/* Where printf of kernels goes; NULL: nowhere. Nobody sets it yet. */
-extern void (*sg_print)(const char *text, size_t n);
 
 #endif

@@ -1,16 +1,14 @@
 /* Functions without a body that kernels call: vprintf, __assertfail, malloc, free. __dovetail_touch is in record.c.
  *
  * Arguments and results lie in the caller's parameter variables, in local memory (sg_call_param). vprintf formats its
- * text and hands it to sg_print. malloc and free work on the heap of the device (memory/heap.c). malloc gives 0 for 0
- * bytes and when there is no room. To free memory that is not allocated, or is no longer, is undefined in CUDA and a
- * fault (trap) here.
+ * text and appends it to what the launch printed (struct sg_launch). malloc and free work on the heap of the device
+ * (memory/heap.c). malloc gives 0 for 0 bytes and when there is no room. To free memory that is not allocated, or is no
+ * longer, is undefined in CUDA and a fault (trap) here.
  */
 #include "softgpu/exec/exec-priv.h"
 
 #include <stdio.h>
 #include <string.h>
-
-void (*sg_print)(const char *text, size_t n);
 
 /* A string at a generic address, for messages. */
 static void text_at(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t addr, char *out, size_t n)
@@ -59,6 +57,20 @@ const struct sg_op *sg_assertfail(struct sg_warp *w, const struct sg_op *op)
                 (unsigned)call_param(w, op, l, 2, 4));
     w->wk->f.asserted |= first;
     return NULL;
+}
+
+/* Of more text than the launch keeps, the last is kept, as CUDA's buffer does. */
+static void print_out(const struct sg_launch *l, const char *text, size_t n)
+{
+    struct dt_str *to = l->print;
+    size_t most = l->print_bytes;
+    if (!to || !most)
+        return;
+    dt_str_addn(to, text, n);
+    if (!to->failed && to->len / 2 >= most) {
+        memmove(to->s, to->s + to->len - most, most + 1);
+        to->len = most;
+    }
 }
 
 /* vprintf(format, arguments): each conversion takes 4 bytes (int) or 8 (long, double, pointer), aligned. */
@@ -125,8 +137,7 @@ const struct sg_op *sg_vprintf(struct sg_warp *w, const struct sg_op *op)
             memcpy(out + n, one, k);
             n += k;
         }
-        if (sg_print)
-            sg_print(out, n);
+        print_out(w->wk->run->l, out, n);
         memcpy(sg_call_param(w, op, l, 2), &count, 4);
     }
     return op + 1;

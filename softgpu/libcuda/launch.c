@@ -281,6 +281,17 @@ static void launch_found(struct CUctx_st *c, const struct sg_fault *f)
         }
 }
 
+/* What a kernel printed, on stdout: no later than the synchronisation that CUDA promises. Takes the text over. */
+static void launch_print(struct dt_str *s, size_t most)
+{
+    size_t n = s->failed ? 0 : s->len < most ? s->len : most;
+    if (n) {
+        fwrite(s->s + s->len - n, 1, n, stdout);
+        fflush(stdout);
+    }
+    dt_str_done(s);
+}
+
 CUresult cu_launch_run(struct CUctx_st *c, const struct cu_launch *l, struct sg_stats *stats)
 {
     struct watch w = {0};
@@ -299,6 +310,9 @@ CUresult cu_launch_run(struct CUctx_st *c, const struct cu_launch *l, struct sg_
                           .cancel = &w.cancel,
                           .beside = l->beside,
                           .record = c->record};
+    struct dt_str printed = {0};
+    x.print = &printed;
+    x.print_bytes = c->limit[CU_LIMIT_PRINTF_FIFO_SIZE];
     x.found = c->checks & SG_CHECK_TELL ? findings : NULL;
     x.some = c->some;
     memset(&c->some, 0, sizeof c->some);
@@ -315,6 +329,7 @@ CUresult cu_launch_run(struct CUctx_st *c, const struct cu_launch *l, struct sg_
     if (watched)
         watch_stop(&w, thread);
     c->last = *stats;
+    launch_print(&printed, x.print_bytes);
     launch_found(c, findings);
     if (r < 0 && !(l->beside && l->beside->stopped)) { /* else another one failed */
         if (!fault.num)                                /* it could not start */

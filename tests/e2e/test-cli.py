@@ -21,6 +21,21 @@ STORE64 = HEAD + """
     ret;
 }
 """
+# printf("%d %d\n", block, thread)
+SAYS = HEAD + """
+.extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);
+.global .align 1 .b8 words[7] = {37, 100, 32, 37, 100, 10, 0};
+.visible .entry says(.param .u64 x)
+{
+.local .align 8 .b8 depot[8]; .reg .b64 %rd<4>; .reg .b32 %r<4>;
+mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; st.local.v2.u32 [depot], {%r1, %r2};
+mov.u64 %rd1, depot; cvta.local.u64 %rd1, %rd1; mov.u64 %rd2, words; cvta.global.u64 %rd2, %rd2;
+{ .param .b64 f; .param .b64 a; .param .b32 n; st.param.b64 [f], %rd2; st.param.b64 [a], %rd1;
+call.uni (n), vprintf, (f, a); ld.param.b32 %r3, [n]; }
+ld.param.u64 %rd3, [x]; cvta.to.global.u64 %rd3, %rd3; st.global.u32 [%rd3], %r3;
+ret;
+}
+"""
 
 
 class Verbs(WaysCase):
@@ -167,6 +182,20 @@ class Verbs(WaysCase):
                 self.assertEqual(os.path.getsize(f"{where}/{files[0]}"), 1024)
                 self.assertEqual(urllib.parse.unquote(files[0]), name + ".bin")
             self.assertEqual(sorted(os.listdir(self.dir + "/deep")), [str(i) for i in range(len(names))])
+
+    def test_kernels_print(self):
+        """Once, on stderr, with `run --local` alone; stdout stays a document."""
+        g = single(SAYS, "says")
+        g["launches"][0].update(grid=[2, 1, 1], block=[2, 1, 1])
+        path = write(self.dir, "says.json", g)
+        for way, args in self.ways.items():
+            for verb in ("run", "optimize"):
+                r = cli(verb, path, "--json", *args)
+                self.assertEqual(r.returncode, 0, r.stderr)
+                json.loads(r.stdout)
+                found = [line for line in r.stderr.splitlines() if re.fullmatch(r"\d \d", line)]
+                self.assertEqual(found, ["0 0", "0 1", "1 0", "1 1"] if (way, verb) == ("local", "run") else [])
+        self.assertNotIn("0 1\n", self.s.read_log())
 
     def test_explain(self):
         for way in self.ways.values():

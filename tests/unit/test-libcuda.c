@@ -58,6 +58,19 @@ static const char dynamic[] =
     "ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, sh; add.s32 %r3, %r3, %r2;\n"
     "st.shared.u32 [%r3], %r1; bar.sync 0; ld.shared.u32 %r4, [%r3]; cvt.u64.u32 %rd2, %r2;\n"
     "add.s64 %rd2, %rd1, %rd2; st.global.u32 [%rd2], %r4; ret;\n}\n";
+static const char says[] = /* "%d %d\n": block and thread */
+    ".extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);\n"
+    ".global .align 1 .b8 words[7] = {37, 100, 32, 37, 100, 10, 0};\n"
+    ".visible .entry says(.param .u64 x)\n"
+    "{\n"
+    ".local .align 8 .b8 depot[8]; .reg .b64 %rd<4>; .reg .b32 %r<4>;\n"
+    "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; st.local.v2.u32 [depot], {%r1, %r2};\n"
+    "mov.u64 %rd1, depot; cvta.local.u64 %rd1, %rd1; mov.u64 %rd2, words; cvta.global.u64 %rd2, %rd2;\n"
+    "{ .param .b64 f; .param .b64 a; .param .b32 n; st.param.b64 [f], %rd2; st.param.b64 [a], %rd1;\n"
+    "call.uni (n), vprintf, (f, a); ld.param.b32 %r3, [n]; }\n"
+    "ld.param.u64 %rd3, [x]; cvta.to.global.u64 %rd3, %rd3; st.global.u32 [%rd3], %r3;\n"
+    "ret;\n"
+    "}\n";
 static char ptx[16384];
 
 static CUcontext fresh(void)
@@ -460,6 +473,47 @@ static void faults(void **state)
     drop();
 }
 
+/* One launch of `says`, and what stdout got until the context was synchronised. */
+static void printed(CUfunction f, unsigned blocks, void **args, char *ret, size_t n)
+{
+    FILE *to = tmpfile();
+    int was = dup(1);
+    assert_non_null(to);
+    fflush(stdout);
+    assert_int_equal(dup2(fileno(to), 1), 1);
+    CUresult r = F(cuLaunchKernel)(f, blocks, 1, 1, 2, 1, 1, 0, NULL, args, NULL);
+    r = r == CUDA_SUCCESS ? F(cuCtxSynchronize)() : r;
+    assert_int_equal(dup2(was, 1), 1);
+    close(was);
+    rewind(to);
+    ret[fread(ret, 1, n - 1, to)] = 0;
+    fclose(to);
+    OK(r);
+}
+
+/* printf of kernels: on stdout at the synchronisation, block after block; of more than the buffer holds, the last. */
+static void kernels_print(void **state)
+{
+    CUdeviceptr x;
+    CUmodule m;
+    char text[256];
+    uint32_t n = 0;
+    fresh();
+    CUfunction f = load("says", &m);
+    OK(F(cuMemAlloc)(&x, 4));
+    printed(f, 3, (void *[]){&x}, text, sizeof text);
+    assert_string_equal(text, "0 0\n0 1\n1 0\n1 1\n2 0\n2 1\n");
+    OK(F(cuMemcpyDtoH)(&n, x, 4));
+    assert_int_equal(n, 2); /* vprintf's result */
+    OK(F(cuCtxSetLimit)(CU_LIMIT_PRINTF_FIFO_SIZE, 8));
+    printed(f, 5, (void *[]){&x}, text, sizeof text);
+    assert_string_equal(text, "4 0\n4 1\n");
+    OK(F(cuCtxSetLimit)(CU_LIMIT_PRINTF_FIFO_SIZE, 0));
+    printed(f, 5, (void *[]){&x}, text, sizeof text);
+    assert_string_equal(text, "");
+    drop();
+}
+
 static void arena(void **state)
 {
     CUdeviceptr base;
@@ -572,7 +626,7 @@ int main(void)
     }
     unsetenv("DOVETAIL_SOFTGPU_MODEL");
     get = (__typeof__(get))dlsym(lib, "cuGetProcAddress_v2");
-    snprintf(ptx, sizeof ptx, "%s%s%s%s%s%s", head, vadd, spin, traps, misaligned, dynamic);
+    snprintf(ptx, sizeof ptx, "%s%s%s%s%s%s%s", head, vadd, spin, traps, misaligned, dynamic, says);
     const struct CMUnitTest tests[] = {cmocka_unit_test(device),
                                        cmocka_unit_test(procs),
                                        cmocka_unit_test(vector_add),
@@ -582,6 +636,7 @@ int main(void)
                                        cmocka_unit_test(capture),
                                        cmocka_unit_test(faults),
                                        cmocka_unit_test(arena),
+                                       cmocka_unit_test(kernels_print),
                                        cmocka_unit_test(host_memory),
                                        cmocka_unit_test(threads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
