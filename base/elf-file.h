@@ -1,4 +1,5 @@
-/* Machine code is an ELF file, and a driver is given no length of it. */
+/* Checking machine code before a driver gets it: machine code is an ELF file, and a driver is given a pointer without a
+ * length, so headers that lie would make it read outside. */
 #ifndef DT_BASE_ELF_FILE_H
 #define DT_BASE_ELF_FILE_H
 

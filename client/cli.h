@@ -1,4 +1,5 @@
-/* The command line, inside: what the verbs share. One file and one row of the table in dovetail.c a verb. */
+/* The command line, inside: what the verbs share. Each verb has a file, cmd-NAME.c, and a row of the table in
+ * dovetail.c. */
 #ifndef DOVETAIL_CLI_H
 #define DOVETAIL_CLI_H
 

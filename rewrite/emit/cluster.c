@@ -76,7 +76,8 @@ uint32_t rw_cluster_size(const struct rw_cand *c, const double block_us[2], doub
     return best;
 }
 
-/* The form a + b k + d r + c j, where every component has as many blocks and the ranks that have any have as many. */
+/* Writes the list as a formula: block j of rank r of component k is a + b k + d r + c j. This needs components of equal
+ * size, ranks that have either no block or the same number, and blocks that fit the formula; false otherwise. */
 static bool by_formula(struct rw_list *l, const struct rw_list *of, uint32_t n, uint32_t size)
 {
     uint32_t count = n ? of->row[1] : 0, m = up(count, size);
@@ -115,7 +116,7 @@ int rw_cluster_lists(struct rw_cand *c, uint32_t size, struct dt_err *e)
         l->col = of->col;
         if (!l->row)
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
-        uint32_t m = up(of->max, size); /* runs of one length in all components: their bytes lie alike */
+        uint32_t m = up(of->max, size); /* blocks of a rank: the same in all components, so their bytes lie alike */
         for (uint32_t k = 0; k < n; k++) {
             uint32_t count = of->row[k + 1] - of->row[k];
             for (uint32_t r = 0; r < size; r++)
@@ -195,7 +196,7 @@ bool rw_cluster_owners(const struct rw_cand *c, struct rw_redirect *r, const str
             struct place p = cluster_place_of(r, lo), q = cluster_place_of(r, lo + len - 1);
             struct rw_redirect own = *r;
             own.owners = 1;
-            uint64_t mine = cluster_place_of(&own, box[i].iv[k].lo - base[i]).at; /* where the rank itself puts it */
+            uint64_t mine = cluster_place_of(&own, box[i].iv[k].lo - base[i]).at; /* where rank i puts it by itself */
             if (box[i].iv[k].lo < zero || lo + len > (UINT64_C(1) << 30) || p.rank != i % c->cluster ||
                 q.rank != p.rank || p.at != mine || q.at != p.at + len - 1 || q.at >= r->bytes) {
                 dt_str_add(why, "the ranks of a cluster do not have equal parts of its footprint at equal distances");
@@ -208,7 +209,7 @@ bool rw_cluster_owners(const struct rw_cand *c, struct rw_redirect *r, const str
 
 /* ---- a load, or a store, of the consumer ------------------------------------------------------------------------- */
 
-/* out = v / by, and v = v % by where `rest` */
+/* out = v / by; with `rest` also v = v % by */
 static int cluster_divide(struct rw_join *j, const char *out, const char *v, uint32_t by, bool rest)
 {
     int r = (by & (by - 1)) == 0 ? rw_emit(j, "shr.u32 %s, %s, %d;", out, v, __builtin_ctz(by))
@@ -242,7 +243,7 @@ int rw_cluster_address(struct rw_join *j, const struct rw_redirect *q, uint32_t 
         r = rw_emit(j, "mad.lo.s32 %s, %s, %u, %s;", S, Q, q->width, S);
     if (r < 0 || (r = rw_emit(j, "add.s32 %s, %s, %s;", S, S, O)) < 0)
         return r;
-    /* under the access's own guard: without it the address may be anything, and so the rank */
+    /* The guard of the access: where it does not hold, the address may be anything, and so may the rank. */
     if (pred == PTX_NO_REG)
         return rw_emit(j, "mapa.shared::cluster.u32 %s, %s, %s;", S, S, RK);
     return rw_emit(j, "@%s%s mapa.shared::cluster.u32 %s, %s, %s;", neg ? "!" : "", rw_rname(j, pred), S, S, RK);

@@ -127,7 +127,8 @@ int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct d
 
 /* ---- the descriptor ---------------------------------------------------------------------------------------------- */
 
-/* Has the kernel what makes a guest (inline/map.c), as far as a look at its instructions can tell? */
+/* A cheap guess at whether the kernel can be a guest: it has no barrier, collective, atomic, call, shared memory or
+ * unknown instruction. inline/map.c decides. */
 static bool looks_pointwise(const struct ptx_function *f)
 {
     for (uint32_t n = 0; f && n < f->ninst; n++) {
@@ -142,9 +143,11 @@ static bool looks_pointwise(const struct ptx_function *f)
     return f != NULL;
 }
 
-/* Every pair of kernels with a hazard; for clusters, of components with more than one block of one of them. First those
- * whose consumer may be an epilogue, of a kernel that is none itself before others; then the fewer blocks in a
- * component, the better. */
+/* Proposes every pair of kernels that have a hazard. With `cluster`, only pairs with a component that has more than one
+ * block of either kernel, or with a kernel that is launched in clusters already.
+ *
+ * Pairs whose consumer looks pointwise, and so may become an epilogue, come first: of these, pairs whose producer does
+ * not look pointwise. Then come the others, those with the fewest blocks in their largest component first. */
 static int propose_some(const struct rw_state *s, bool cluster, struct rw_proposals *ret, struct dt_err *e)
 {
     int r = 0;
@@ -158,7 +161,7 @@ static int propose_some(const struct rw_state *s, bool cluster, struct rw_propos
         if (s->graph->launch[x->producer].kind != DT_KERNEL || s->graph->launch[x->consumer].kind != DT_KERNEL ||
             !x->pairs)
             continue;
-        for (int i = 0; i < 2 && !some; i++) /* one that is in clusters already */
+        for (int i = 0; i < 2 && !some; i++)
             some = rw_cluster_shape(&s->graph->launch[pair[i]], s->prog->step[pair[i]].entry, (uint32_t[3]){0}) > 0;
         if (ana_rows_kept(&x->any)) {
             r = rw_comps_build(&a, &x->any, s->prog->step[x->producer].blocks, s->prog->step[x->consumer].blocks, NULL,
@@ -169,7 +172,7 @@ static int propose_some(const struct rw_state *s, bool cluster, struct rw_propos
         }
         for (uint32_t j = 0; j < x->nbuffer; j++)
             bytes += s->graph->buffer[x->buffer[j]].bytes;
-        /* before it is joined to something behind it */
+        /* An epilogue is inlined before its launch is joined to a later one. */
         if (!cluster && ana_rows_pairs(&x->raw) && looks_pointwise(s->prog->step[x->consumer].entry))
             size = looks_pointwise(s->prog->step[x->producer].entry) ? 1 : 0;
         if (r == 0 && some && rw_propose(ret, pair, 2, size, bytes) < 0)
@@ -195,12 +198,15 @@ static int propose_clusters(const struct rw_state *s, const struct rw_options *o
 
 #define BOUND 4.0
 
-/* A fused block runs its component's blocks one after the other. With per-block times from the launches themselves
- * (divided by how many blocks share an SM) the fused launch takes about the longest component, and about all components
- * over all SMs. A block that follows another in the same fused block starts sooner than one that is launched, so this
- * overestimates; only where it is over BOUND times what both take now, the gap between launches included, the candidate
- * is not built. */
-/* How long a block of each takes, from the launches' own times. */
+/* The estimate that rules candidates out before they are built.
+ *
+ * A fused block runs the blocks of its component one after the other. The fused launch takes at least as long as its
+ * longest component, and at least as long as all components spread over all SMs; the estimate is the larger of the two.
+ * It is too high, since a block that follows another inside a fused block starts sooner than one that is launched. So a
+ * candidate is dropped only if the estimate exceeds BOUND times what both launches take now, the gap between them
+ * included. */
+
+/* How long a block of each launch takes: the launch's time by its waves and by the blocks that share an SM. */
 static void block_us(const struct rw_cand *c, const struct rw_state *s, double ret[2])
 {
     for (int k = 0; k < 2; k++) {
@@ -237,7 +243,8 @@ double rw_bound_us(const struct rw_cand *c, const struct rw_state *s, double *re
     return total > longest ? total : longest;
 }
 
-/* Level `cluster` is a pass of its own behind the rewrites that leave a launch free to be joined, or started early. */
+/* Level `cluster` is a pass of its own (rw_cluster_fusion). It comes after the rewrites whose launches may
+ * still be joined, or started early (registry.c). */
 static const char *const levels[] = {"register", "register", "shared", "global", NULL}, *const late_levels[] = {
                                                                                             "cluster", NULL};
 static const enum rw_level level_of[] = {RW_LEVEL_EPILOGUE, RW_LEVEL_PROLOGUE, RW_LEVEL_SHARED, RW_LEVEL_GLOBAL};
@@ -249,8 +256,8 @@ struct fusion {
     struct dt_str near[RW_LEVEL_SHARED]; /* why the one is not inlined into the other */
 };
 
-/* May the bodies be joined, and is it not far too slow? One block for a component, and a cluster for one, each with an
- * estimate of its own. */
+/* Sets the levels at which joining the bodies is legal and not far too slow by the estimate. A component runs in one
+ * block, or in one cluster; each has an estimate of its own. */
 static void joinable(struct rw_edit *x, struct fusion *f, enum rw_verdict *ret_verdict, struct dt_str *why)
 {
     const struct rw_state *now = x->now;
@@ -287,7 +294,8 @@ static void joinable(struct rw_edit *x, struct fusion *f, enum rw_verdict *ret_v
                 c->facts.dev->sms);
 }
 
-/* Why nothing is tried. That most kernels are not pointwise is no news, nor is the same again. */
+/* Writes why no level is tried. Left out, unless there is nothing else to say: that a kernel is not pointwise, as most
+ * are not; and a reason that is there already. */
 static void tell(const struct fusion *f, struct dt_str *why)
 {
     const struct dt_str *near = f->near;
@@ -302,7 +310,7 @@ static void tell(const struct fusion *f, struct dt_str *why)
         dt_str_addf(why, "%s", near[0].s);
 }
 
-/* May the one be inlined into the other? */
+/* Sets whether level `register` is worth building, as epilogue and as prologue. */
 static int inlinable(struct fusion *f, struct dt_err *e)
 {
     for (int l = 0; l < RW_LEVEL_SHARED; l++) {

@@ -38,7 +38,8 @@ static const struct rw_legal rows[] = {
 
 /* ---- candidates -------------------------------------------------------------------------------------------------- */
 
-/* May the launch be proposed, as far as its document says? All else refuses later, with a reason. */
+/* May the launch be proposed, by its document, its analysis and its races? What else is illegal is refused later, with
+ * a reason. */
 static bool parallel_plain(const struct rw_state *s, uint32_t launch)
 {
     const struct dt_launch *l = &s->graph->launch[launch];
@@ -46,7 +47,7 @@ static bool parallel_plain(const struct rw_state *s, uint32_t launch)
            !s->ana->launch[launch].self_conflict && !rw_is_racy(s, launch);
 }
 
-/* Can the launch be a body at all? One that cannot would keep its layer from being tried. */
+/* Can the launch be a body at all? A launch that cannot is left out, as a group with it would be refused as a whole. */
 static int alone(const struct rw_state *s, const struct rw_options *o, uint32_t launch, bool *ret, struct dt_err *e)
 {
     static const struct dev_info any = {.shared_block_optin = UINT32_MAX};
@@ -70,12 +71,12 @@ static int parallel_add(struct rw_proposals *ret, const struct group *g, struct 
 {
     if (g->n < 2)
         return 0;
-    /* larger groups come first */
+    /* the smallest `size` comes first, so the largest group does */
     return rw_propose(ret, g->launch, g->n, RW_BODIES - g->n, 0) < 0 ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 0;
 }
 
-/* The launches of `all` that are like launch `like`: by entry, or by thread count; none if that is all of them, or
- * `like` is not the first. */
+/* The launches of `all` with the same entry as launch `like`, or with the same thread count. None if these are all of
+ * them, or if `like` is not the first of them: then the group was found before. */
 static void parallel_alike(const struct rw_state *s, const struct group *all, uint32_t like, bool entry,
                            struct group *ret)
 {
@@ -97,7 +98,7 @@ static int parallel_propose(const struct rw_state *s, const struct rw_options *o
 {
     uint32_t n = s->graph->nlaunch, *depth = dt_calloc(n + 1, sizeof *depth), most = 0;
     int r = depth ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (uint32_t k = 0; r == 0 && k < s->ana->nedge; k++) { /* edges are by consumer */
+    for (uint32_t k = 0; r == 0 && k < s->ana->nedge; k++) { /* edges are sorted by consumer */
         const struct ana_edge *x = &s->ana->edge[k];
         if (x->pairs && depth[x->producer] >= depth[x->consumer])
             depth[x->consumer] = depth[x->producer] + 1;
@@ -116,7 +117,7 @@ static int parallel_propose(const struct rw_state *s, const struct rw_options *o
             if ((r = alone(s, o, k, &ok, e)) < 0 || !ok)
                 continue;
             all.launch[all.n++] = k;
-            if (all.n == RW_BODIES) { /* a wider layer is cut; what comes of it is fused further */
+            if (all.n == RW_BODIES) { /* a wider layer is cut into groups, whose results may be fused further */
                 r = parallel_add(ret, &all, e);
                 all.n = 0;
             }
