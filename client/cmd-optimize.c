@@ -45,9 +45,8 @@ static int cmd_optimize_human(struct cli *c, const json_t *doc, const struct out
             dt_free_ char *all = join(json_object_get(r, "launches"), " + ", "-"),
                           *launches = all ? cut(all, NAMES_MOST) : NULL;
             times(r, modeled(base), us, sizeof us);
-            if (strcmp(dt_json_text(r, "verdict"), "kept") &&
-                (strstr(dt_json_text(r, "reason"), "modeled ") || strstr(dt_json_text(r, "reason"), "measured ")))
-                *us = 0; /* the reason has the times; that of a kept one has what its other levels would give */
+            if (strcmp(dt_json_text(r, "verdict"), "kept") && *dt_json_text(r, "reason"))
+                *us = 0; /* the reason of one that was too slow has the times */
             if (asprintf(&why, "%s%s%s", us, *us && *dt_json_text(r, "reason") ? "; " : "", dt_json_text(r, "reason")) <
                 0)
                 return 1;
