@@ -18,6 +18,11 @@ char *dev_find_ours(const char *env, const char *folder, const char *name);
  * own search. NULL if none is there. */
 void *dev_find_library(const char *const *soname);
 
+/* ---- build.c ---- */
+/* Which build of a library is loaded that has `inside` in it: its build id, behind the version in its file's name if
+ * that has one. Printable, without blanks; "unknown". */
+void dev_library_build(const void *inside, char *out, size_t n);
+
 /* ---- child.c: the confined compiler ---- */
 struct dev_reply { /* what the child said; the strings are owned */
     char *log, *result, *error;

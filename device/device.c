@@ -423,3 +423,8 @@ int dev_list(void (*fn)(const char *spec, const struct dev_info *i, void *user),
         }
     return 0;
 }
+
+void dev_driver_build(const struct dev_device *d, char *out, size_t n)
+{
+    dev_library_build((const void *)d->cu->cuInit, out, n);
+}

@@ -112,6 +112,11 @@ bool dev_same_code(const void *a, size_t na, const void *b, size_t nb);
 
 const char *dev_nvrtc_version(void);     /* "13.0" or NULL */
 const char *dev_nvjitlink_version(void); /* "13.0" or NULL */
+/* The same with the build behind it, which differs with the library's contents: "13.0-65be0db342ad51a0". */
+const char *dev_nvrtc_build(void);
+const char *dev_nvjitlink_build(void);
+/* Which build of the driver is open: "580.65.06-1f2e3d4c5b6a7988"; of the software device its build id. */
+void dev_driver_build(const struct dev_device *d, char *out, size_t n);
 
 /* The module with random delays at the head of every entry (delay.c). Caller frees; NULL: memory. */
 char *dev_delayed_ptx(const char *ptx);

@@ -23,7 +23,7 @@
 static int key_of(const char *what, const char *ptx, size_t len, const char *arch, char key[DT_SHA256_TEXT])
 {
     struct dt_sha256 h;
-    const char *v = dev_nvjitlink_version();
+    const char *v = dev_nvjitlink_build();
     int r = dt_sha256_init(&h);
     if (r < 0)
         return r;

@@ -186,8 +186,9 @@ static int nvrtc(char job, const char *source, struct opts *option)
     int major = 0, minor = 0;
     p_nvrtcVersion(&major, &minor);
     if (job == 'V') {
-        char v[32];
-        snprintf(v, sizeof v, "%d.%d", major, minor);
+        char v[96], build[64];
+        dev_library_build((const void *)p_nvrtcVersion, build, sizeof build);
+        snprintf(v, sizeof v, "%d.%d %s", major, minor, build);
         return say_str('R', v);
     }
     struct opts dirs = {0};
@@ -242,8 +243,9 @@ static int jitlink(char job, const char *ptx, size_t len, struct opts *option)
     if (!version || version(&major, &minor) != NVJITLINK_SUCCESS)
         return say_str('N', "libnvJitLink is not on this machine");
     if (job == 'W') {
-        char v[32];
-        snprintf(v, sizeof v, "%u.%u", major, minor);
+        char v[96], build[64];
+        dev_library_build((const void *)version, build, sizeof build);
+        snprintf(v, sizeof v, "%u.%u %s", major, minor, build);
         return say_str('R', v);
     }
 #define LINK(var, name, ...) nvJitLinkResult (*var)(__VA_ARGS__) = link_symbol(h, name, major, minor)

@@ -17,7 +17,7 @@
 
 static struct {
     pthread_mutex_t lock;
-    char text[2][32];
+    char text[2][32], build[2][96]; /* "13.0"; "13.0-65be0db342ad51a0" */
     bool asked[2];
 } versions = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -26,8 +26,13 @@ static const char *version_of(int which)
     pthread_mutex_lock(&versions.lock);
     if (!versions.asked[which]) {
         struct dev_reply r = {0};
-        if (!dev_child(which ? 'W' : 'V', NULL, 0, "", 0, 20000, &r, NULL) && r.result)
-            snprintf(versions.text[which], sizeof versions.text[which], "%s", r.result);
+        if (!dev_child(which ? 'W' : 'V', NULL, 0, "", 0, 20000, &r, NULL) && r.result) {
+            size_t n = strcspn(r.result, " ");
+            snprintf(versions.text[which], sizeof versions.text[which], "%.*s", (int)n, r.result);
+            if (r.result[n])
+                r.result[n] = '-';
+            snprintf(versions.build[which], sizeof versions.build[which], "%s", r.result);
+        }
         dev_reply_done(&r);
         versions.asked[which] = true;
     }
@@ -38,6 +43,10 @@ static const char *version_of(int which)
 const char *dev_nvrtc_version(void) { return version_of(0); }
 
 const char *dev_nvjitlink_version(void) { return version_of(1); }
+
+const char *dev_nvrtc_build(void) { return version_of(0) ? versions.build[0] : NULL; }
+
+const char *dev_nvjitlink_build(void) { return version_of(1) ? versions.build[1] : NULL; }
 
 /* With -lineinfo the PTX names the source as a file of the current folder. It is no file, and equal input gives equal
  * PTX: "kernel.cu". */
@@ -104,7 +113,7 @@ int dev_compile_cuda(const char *source, size_t len, const char *const *option, 
         return dt_err_set(e, r, "out of memory");
     }
     dt_sha256_addstr(&h, "nvrtc");
-    dt_sha256_addstr(&h, version);
+    dt_sha256_addstr(&h, dev_nvrtc_build());
     for (size_t i = 0; i < all.n; i++)
         dt_sha256_addstr(&h, all.p[i]);
     dt_sha256_addstr(&h, source);

@@ -26,7 +26,7 @@ struct post {
     struct dtd_options opt;
     unsigned uid;
     bool known;
-    char arch[16], key[192], toolchain[192];
+    char arch[16], key[192], toolchain[256];
     char *body;
     size_t len;
     /* results */

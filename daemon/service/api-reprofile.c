@@ -27,7 +27,7 @@ struct reprofile {
     struct dtd_async a; /* first */
     unsigned limit;
     bool stale;
-    char device[80], arch[16], key[192], toolchain[192];
+    char device[80], arch[16], key[192], toolchain[256];
     struct due *due;
     size_t ndue;
     int rc;

@@ -22,7 +22,7 @@ struct dtd_pool;
 
 /* What a worker said about its device; enough to look documents up in the cache. */
 struct dtd_device {
-    char arch[16], key[192], toolchain[192];
+    char arch[16], key[192], toolchain[256];
     char figures[16]; /* of its timing model: stock, calibrated, given; "" for a GPU */
     json_t *info;     /* the "device" member of documents */
     json_t *devices;  /* all devices of the machine */

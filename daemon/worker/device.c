@@ -12,6 +12,7 @@
 
 #include "analysis/analysis.h"
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "daemon/worker/worker.h"
 #include "rewrite/rewrite.h"
@@ -44,16 +45,25 @@ int wrk_open(struct wrk *w, struct dt_err *e)
     if (r < 0)
         return r;
     const struct dev_info *i = dev_info(w->dev);
-    const char *nvrtc = dev_nvrtc_version(), *link = dev_nvjitlink_version();
+    const char *nvrtc = dev_nvrtc_build(), *link = dev_nvjitlink_build(), *given = getenv("DOVETAIL_SOFTGPU_FIGURES");
+    char more[128] = "";
     w->calibrated = w->calibrated && i->soft;
+    dev_driver_build(w->dev, w->driver, sizeof w->driver);
+    const char *in_force = w->calibrated ? figures : i->soft && given && *given ? given : NULL;
+    if (in_force && (r = dt_sha256_text(in_force, strlen(in_force), w->calibration)) < 0)
+        return dt_err_set(e, r, "out of memory");
+    if (!i->soft) /* that of the software device is part of dovetail */
+        snprintf(more, sizeof more, "; driver %s", w->driver);
+    else if (in_force)
+        snprintf(more, sizeof more, "; figures %.16s", w->calibration + 7);
     if (i->soft) {
         limit_memory();
         snprintf(w->key, sizeof w->key, "soft:%s", i->model);
     } else {
         snprintf(w->key, sizeof w->key, "%s; %u SMs; driver %d", i->name, i->sms, i->driver_version);
     }
-    snprintf(w->toolchain, sizeof w->toolchain, "dovetail %s; rewriter %s; nvrtc %s; nvjitlink %s", DOVETAIL_VERSION,
-             RW_VERSION, nvrtc ? nvrtc : "none", link ? link : "none");
+    snprintf(w->toolchain, sizeof w->toolchain, "dovetail %s; rewriter %s; nvrtc %s; nvjitlink %s%s", DOVETAIL_VERSION,
+             RW_VERSION, nvrtc ? nvrtc : "none", link ? link : "none", more);
     return 0;
 }
 
@@ -80,9 +90,10 @@ int wrk_devices(struct wrk *w, json_t *in, const struct dtd_options *o, struct w
                           : !dev_info(w->dev)->soft ? NULL
                           : given && *given         ? "given"
                                                     : "stock";
-    a->document = json_pack("{s:s, s:o, s:s, s:s, s:s, s:s?, s:o}", "spec", w->spec, "device",
+    a->document = json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:s, s:s?, s:o}", "spec", w->spec, "device",
                             dev_info_to_json(dev_info(w->dev)), "arch", dev_info(w->dev)->arch, "key", w->key,
-                            "toolchain", w->toolchain, "figures", figures, "devices", list);
+                            "toolchain", w->toolchain, "driver", w->driver, "calibration", w->calibration, "figures",
+                            figures, "devices", list);
     return a->document ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 

@@ -195,6 +195,9 @@ static int answer(struct wrk *w, json_t *graph, const struct dtd_options *o, con
         a->hit = r == 1;
         snprintf(a->digest, sizeof a->digest, "%s", j.digest);
         snprintf(a->signature, sizeof a->signature, "%s", j.signature);
+        int64_t id;
+        if (w->cache)
+            cache_last_row(w->cache, &id, a->generation);
     }
     job_done(&j);
     return r < 0 ? r : 0;

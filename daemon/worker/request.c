@@ -66,8 +66,8 @@ static int send_answer(struct wrk *w, const struct wrk_answer *a, struct dt_err 
 {
     struct dt_str s = {0};
     dt_free_ char *doc = json_dumps(a->document, JSON_COMPACT);
-    dt_str_addf(&s, "{\"cache\":\"%s\",\"signature\":\"%s\",\"digest\":\"%s\",\"document\":", a->hit ? "hit" : "miss",
-                a->signature, a->digest);
+    dt_str_addf(&s, "{\"cache\":\"%s\",\"signature\":\"%s\",\"digest\":\"%s\",\"generation\":\"%s\",\"document\":",
+                a->hit ? "hit" : "miss", a->signature, a->digest, a->generation);
     dt_str_add(&s, doc ? doc : "");
     dt_str_addc(&s, '}');
     int r = !doc || s.failed ? dt_err_set(e, DT_E_NOMEM, "out of memory for the document") : 0;

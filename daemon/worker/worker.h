@@ -17,9 +17,11 @@ struct wrk {
     struct wrk_memo *memo;  /* memo.c */
     bool print;             /* what kernels of `run` print goes to stderr */
     bool calibrated;        /* the software device has the figures of a stored calibration */
-    char key[192], toolchain[192];
-    int out;         /* frames go here */
-    uint32_t number; /* of the request that they answer */
+    char key[192], toolchain[256];
+    char driver[64];                  /* which build of it */
+    char calibration[DT_SHA256_TEXT]; /* of the figures in force when they are not the model's own, else "" */
+    int out;                          /* frames go here */
+    uint32_t number;                  /* of the request that they answer */
     uint64_t last_progress_us;
     char last_stage[32];
 };
@@ -41,6 +43,7 @@ int wrk_plan_by_recipe(struct wrk *w, const struct cache_key *k, struct dt_graph
 struct wrk_answer {
     bool hit;
     char signature[DT_SHA256_TEXT], digest[DT_SHA256_TEXT]; /* "" where there is none */
+    char generation[DT_SHA256_TEXT];                        /* of the row in the cache (cache_last_row), or "" */
     json_t *document;
 };
 
