@@ -5,6 +5,7 @@
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "cache/cache.h"
 
@@ -16,6 +17,14 @@ struct cache {
     char *path;
     dev_t dev; /* of the file that is open: another process may have moved it aside and made a new one */
     ino_t ino;
+    int64_t last_id; /* of cache_last_row */
+    char last_sum[DT_SHA256_TEXT];
+    /* of a reader only (reader.c) */
+    bool reader;
+    sqlite3_stmt *version; /* PRAGMA data_version */
+    struct timespec changed;
+    off_t bytes;
+    uint32_t opened; /* how often */
 };
 
 /* Open or create at c->path, bring the schema up to date. A file that is no database, damaged, or another program's is
@@ -64,5 +73,9 @@ int cache_recipe_put(struct cache *c, const struct cache_key *k, const json_t *p
 /* ---- kept.c ---- */
 int cache_kept_trim(struct cache *c, enum cache_kept kept, int64_t bytes); /* an SQLite code */
 void cache_kept_size(struct cache *c, enum cache_kept kept, int64_t *ret_rows, int64_t *ret_bytes);
+
+/* ---- reply.c ---- */
+int cache_reply_trim(struct cache *c, int64_t max_bytes); /* an SQLite code */
+void cache_reply_size(struct cache *c, int64_t *ret_rows, int64_t *ret_bytes);
 
 #endif

@@ -8,6 +8,8 @@
 #define DT_CACHE_CACHE_H
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 #include "base/err.h"
 #include "base/hash.h"
@@ -44,9 +46,68 @@ int cache_graph_get(struct cache *c, const char *digest, json_t **ret, struct dt
 /* The newest document under a signature (for GET /v1/plans/SIGNATURE); device NULL: any. 1 found, 0 not. */
 int cache_find(struct cache *c, const char *want, const char *signature, const char *device, json_t **ret,
                struct dt_err *e);
-/* entries, bytes, hits, misses, damaged, graphs, path, by_want: {plan, analysis: the same}, footprints and trials:
- * {rows, bytes} */
+/* entries, bytes, hits, misses, damaged, graphs, path, by_want: {plan, analysis: the same}, footprints, trials and
+ * replies: {rows, bytes} */
 json_t *cache_stats(struct cache *c);
+
+/* ---- readers (reader.c): connections that never write and never wait ------------------------------------------------ */
+/* A second connection to the store that `of` has open, for cache_get, cache_find, cache_digest_get, cache_reply_get and
+ * cache_row_…: what they would count or remove is left as it is, and damage is a miss. Used by one thread at a time;
+ * closed by cache_close. Not for a store in memory. */
+int cache_reader(const struct cache *of, struct cache **ret, struct dt_err *e);
+/* A number that differs from the last one after anybody else committed to the store, or changed the file. Only numbers
+ * of one reader compare. 0: not known, nothing may be concluded. */
+uint64_t cache_reader_version(struct cache *reader);
+/* The row of `entry` that the last successful cache_get, cache_find or cache_put of this connection read or wrote: its
+ * number (0 after cache_put) and its generation, which is its checksum. */
+void cache_last_row(const struct cache *c, int64_t *ret_id, char generation[DT_SHA256_TEXT]);
+/* Is there a row of this number and generation, and does it match its checksum? */
+int cache_row_sound(struct cache *c, int64_t id, const char *generation);
+/* Where the row of a key is, or the newest under a signature (device NULL: any), without reading its document: 1 found,
+ * 0 not. */
+int cache_row_find(struct cache *c, const struct cache_key *k, int64_t *ret_id, char generation[DT_SHA256_TEXT]);
+int cache_row_newest(struct cache *c, const char *want, const char *signature, const char *device, int64_t *ret_id,
+                     char generation[DT_SHA256_TEXT]);
+
+/* ---- finished replies (reply.c) ----------------------------------------------------------------------------------- */
+struct cache_reply {
+    int64_t entry; /* the row that it was made of */
+    char generation[DT_SHA256_TEXT], signature[DT_SHA256_TEXT], digest[DT_SHA256_TEXT];
+    char *body; /* NUL-terminated; owned */
+    size_t len;
+    void *zstd; /* the same compressed; NULL: it is not kept compressed */
+    size_t zstd_len;
+};
+void cache_reply_done(struct cache_reply *r);
+/* 1: *ret has it, and its entry is there, unchanged and sound. 0: there is none. */
+int cache_reply_get(struct cache *c, const char *key, struct cache_reply *ret);
+/* Keep one. When all together have more than max_bytes, those that were used least recently go. An entry that is not
+ * there any more, or has another generation, gets none. */
+int cache_reply_put(struct cache *c, const char *key, const struct cache_reply *r, int64_t max_bytes, struct dt_err *e);
+
+/* What came of many hits, to be written at once. Borrowed throughout. */
+struct cache_hits {
+    const struct cache_count {
+        const char *want;
+        bool miss;
+        uint64_t n;
+    } * count;
+    const struct cache_used {
+        int64_t id;
+        uint64_t n;
+    } * entry;
+    const struct cache_owned {
+        const char *signature;
+        unsigned uid;
+    } * owner;
+    const struct cache_kept_reply {
+        const char *key;
+        const struct cache_reply *reply; /* NULL: it is there, and was used */
+    } * reply;
+    size_t ncount, nentry, nowner, nreply;
+};
+/* 1 written, 0 another writer is at work (nothing was written, nobody waited), negative error. */
+int cache_hits_put(struct cache *c, const struct cache_hits *h, int64_t max_bytes, struct dt_err *e);
 
 /* ---- footprints of launches, performance library (kept.c): bytes under a key that says all they depend on -------- */
 enum cache_kept {

@@ -115,7 +115,7 @@ static int open_once(struct cache *c)
              "(SELECT count(*) FROM (SELECT 1 FROM footprint LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM trial "
              "LIMIT 1)) + "
              "(SELECT count(*) FROM (SELECT 1 FROM recipe LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM owner LIMIT "
-             "1))",
+             "1)) + (SELECT count(*) FROM (SELECT 1 FROM reply LIMIT 1))",
              &tables)) != SQLITE_OK)
         return rc == SQLITE_ERROR ? SQLITE_NOTADB : rc; /* "no such table": our id, but not our tables */
     if (stat(c->path, &st) == 0) {
@@ -235,6 +235,8 @@ int cache_db_open(struct cache *c, struct dt_err *e)
 int cache_db_replace(struct cache *c, struct dt_err *e)
 {
     struct stat st;
+    if (c->reader) /* whoever may write does it */
+        return cache_unreadable(c, e);
     int fd = lock(c->path), r = 0;
     bool same = stat(c->path, &st) == 0 && st.st_dev == c->dev && st.st_ino == c->ino;
     cache_db_close(c);

@@ -164,7 +164,9 @@ static int64_t kept_bytes(struct cache *c, enum cache_kept kept)
 
 static int64_t all_bytes(struct cache *c)
 {
-    return cache_number(c, "SELECT " BYTES) + kept_bytes(c, CACHE_FOOTPRINTS) + kept_bytes(c, CACHE_TRIALS);
+    int64_t rows, replies;
+    cache_reply_size(c, &rows, &replies);
+    return cache_number(c, "SELECT " BYTES) + kept_bytes(c, CACHE_FOOTPRINTS) + kept_bytes(c, CACHE_TRIALS) + replies;
 }
 
 static int entries_collect(struct cache *c, int64_t max_age, int64_t max_bytes, struct dt_err *e)
@@ -195,13 +197,19 @@ static int entries_collect(struct cache *c, int64_t max_age, int64_t max_bytes, 
                  (long long)max_age);
         if (rc == SQLITE_OK)
             rc = cache_run(c, sql, NULL, 0);
-        for (unsigned k = 0; rc == SQLITE_OK && k < 2; k++) {
-            snprintf(sql, sizeof sql, "DELETE FROM %s WHERE unixepoch() - used > %lld", k ? "trial" : "footprint",
-                     (long long)max_age);
+        static const char *const used[] = {"footprint", "trial", "reply"};
+        for (unsigned k = 0; rc == SQLITE_OK && k < sizeof used / sizeof *used; k++) {
+            snprintf(sql, sizeof sql, "DELETE FROM %s WHERE unixepoch() - used > %lld", used[k], (long long)max_age);
             rc = cache_run(c, sql, NULL, 0);
         }
     }
-    /* footprints go first: they are made again in no time */
+    /* replies and footprints go first: they are made again in no time */
+    if (rc == SQLITE_OK && max_bytes >= 0) {
+        int64_t rows_, replies;
+        cache_reply_size(c, &rows_, &replies);
+        int64_t rest = max_bytes - (all_bytes(c) - replies);
+        rc = cache_reply_trim(c, rest > 0 ? rest : 0);
+    }
     for (enum cache_kept k = 0; rc == SQLITE_OK && max_bytes >= 0 && k < CACHE_KEPT; k++) {
         int64_t rest = max_bytes - (all_bytes(c) - kept_bytes(c, k));
         rc = cache_kept_trim(c, k, rest > 0 ? rest : 0);

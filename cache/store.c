@@ -66,6 +66,7 @@ int cache_open(const char *path, struct cache **ret, struct dt_err *e)
 struct cache *cache_close(struct cache *c)
 {
     if (c) {
+        sqlite3_finalize(c->version);
         cache_db_close(c);
         free(c->path);
         free(c);
@@ -108,7 +109,14 @@ static void store_touch(struct cache *c, sqlite3_int64 id)
 struct document { /* of a row over COLUMNS */
     sqlite3_int64 id;
     json_t *doc; /* without its recipe */
+    char sum[DT_SHA256_TEXT];
 };
+
+static void store_last(struct cache *c, sqlite3_int64 id, const char *sum)
+{
+    c->last_id = id;
+    snprintf(c->last_sum, sizeof c->last_sum, "%s", sum);
+}
 
 static int take_document(sqlite3_stmt *s, void *user)
 {
@@ -120,8 +128,10 @@ static int take_document(sqlite3_stmt *s, void *user)
     int r = cache_row_check(text, 8);
     if (r == 1 && dt_json_load(text[6], strlen(text[6]), &d->doc, NULL) < 0)
         r = 0;
-    if (r == 1)
+    if (r == 1) {
         json_object_del(d->doc, "recipe");
+        snprintf(d->sum, sizeof d->sum, "%s", text[8]);
+    }
     return r;
 }
 
@@ -131,8 +141,12 @@ static int first(struct cache *c, const char *want, const char *sql, const char 
 {
     for (;;) {
         int r = cache_one(c, sql, text, n, take_document, ret, e);
+        if (r == 1)
+            store_last(c, ret->id, ret->sum);
         if (r != CACHE_UNSOUND)
             return r;
+        if (c->reader)
+            return 0;
         store_count(c, want, "damaged");
         if (!delete_row(c, ret->id))
             return 0; /* it cannot be deleted now: a miss all the same */
@@ -143,15 +157,17 @@ int cache_get(struct cache *c, const struct cache_key *k, json_t **ret, struct d
 {
     const char *text[] = {k->want, k->signature, k->device, k->toolchain, k->policy};
     struct document d;
+    store_last(c, 0, "");
     int r = first(c, k->want,
                   "SELECT " COLUMNS " FROM entry WHERE want = ?1 AND signature = ?2 AND device = ?3 AND toolchain = ?4 "
                   "AND policy = ?5",
                   text, 5, &d, e);
     if (r > 0) {
-        store_touch(c, d.id);
+        if (!c->reader)
+            store_touch(c, d.id);
         *ret = d.doc;
     }
-    if (r >= 0)
+    if (r >= 0 && !c->reader)
         store_count(c, k->want, r ? "hits" : "misses");
     return r;
 }
@@ -205,18 +221,22 @@ int cache_put(struct cache *c, const struct cache_key *k, const char *digest, js
     dt_free_ char *body = NULL, *why = NULL;
     char sum[DT_SHA256_TEXT];
     int r;
+    store_last(c, 0, "");
     if ((r = dump(doc, &body, e)) < 0 || (factors && (r = dump(factors, &why, e)) < 0))
         return r;
     const char *text[] = {k->want, k->signature, k->device, k->toolchain, k->policy, digest, body, why ? why : "", sum};
     if (cache_row_sum(text, 8, sum) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    return insert(
+    r = insert(
         c,
         "INSERT INTO entry (want, signature, device, toolchain, policy, digest, body, factors, sha256, created, used) "
         "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, unixepoch(), unixepoch()) "
         "ON CONFLICT DO UPDATE SET digest = excluded.digest, body = excluded.body, factors = excluded.factors, "
         "sha256 = excluded.sha256, created = excluded.created, used = excluded.used",
         text, 9, e);
+    if (r >= 0)
+        store_last(c, 0, sum);
+    return r;
 }
 
 /* ---- digests ------------------------------------------------------------------------------------------------- */
@@ -348,6 +368,10 @@ json_t *cache_stats(struct cache *c)
         json_object_set_new(all, k == CACHE_TRIALS ? "trials" : "footprints",
                             json_pack("{s:I, s:I}", "rows", (json_int_t)rows, "bytes", (json_int_t)bytes));
     }
+    int64_t replies, reply_bytes;
+    cache_reply_size(c, &replies, &reply_bytes);
+    json_object_set_new(all, "replies",
+                        json_pack("{s:I, s:I}", "rows", (json_int_t)replies, "bytes", (json_int_t)reply_bytes));
     json_object_set_new(all, "path", json_string(c->path));
     json_object_set_new(all, "by_want", by);
     return all;

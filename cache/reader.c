@@ -1,0 +1,96 @@
+/* A connection that only reads, and the question whether the store has changed.
+ *
+ * A reader never writes and never waits: its busy time-out is zero, and the file is in WAL mode, where nobody who writes
+ * stands in a reader's way. What it finds damaged it leaves alone; a call that may write comes next and deals with it.
+ *
+ * cache_reader_version() is cheap enough to be asked for every request: one stat() and `PRAGMA data_version`, which
+ * SQLite answers from the shared memory beside the file. The number changes with every commit of any other connection,
+ * of this process or another. It also changes when the file itself does (somebody moved it aside, wrote into it past
+ * SQLite, or a checkpoint moved pages into it): the connection is then opened anew, since pages that it keeps may be of
+ * the old file.
+ *
+ * Not here: which rows are read (store.c, reply.c).
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "cache-priv.h"
+
+static void reader_shut(struct cache *c)
+{
+    sqlite3_finalize(c->version);
+    c->version = NULL;
+    cache_db_close(c);
+}
+
+static int reader_open(struct cache *c, const struct stat *st, struct dt_err *e)
+{
+    int rc = sqlite3_open_v2(c->path, &c->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_FULLMUTEX, NULL);
+    if (rc == SQLITE_OK) {
+        sqlite3_extended_result_codes(c->db, 1);
+        sqlite3_busy_timeout(c->db, 0);
+        rc = sqlite3_exec(c->db, "PRAGMA query_only = ON; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON",
+                          NULL, NULL, NULL);
+    }
+    if (rc == SQLITE_OK)
+        rc = sqlite3_prepare_v3(c->db, "PRAGMA data_version", -1, SQLITE_PREPARE_PERSISTENT, &c->version, NULL);
+    c->dev = st->st_dev;
+    c->ino = st->st_ino;
+    c->changed = st->st_mtim;
+    c->bytes = st->st_size;
+    c->opened++;
+    if (rc == SQLITE_OK)
+        return 0;
+    cache_unreadable(c, e);
+    reader_shut(c);
+    return DT_E_CACHE;
+}
+
+int cache_reader(const struct cache *of, struct cache **ret, struct dt_err *e)
+{
+    struct cache *c = dt_calloc(1, sizeof *c);
+    struct stat st;
+    int r;
+    if (c)
+        c->path = dt_strdup(of->path);
+    if (!c || !c->path) {
+        free(c);
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    }
+    c->reader = true;
+    if (stat(c->path, &st) < 0)
+        r = dt_err_set(e, DT_E_CACHE, "cache %s: it is not there", c->path);
+    else
+        r = reader_open(c, &st, e);
+    if (r < 0) {
+        cache_close(c);
+        return r;
+    }
+    *ret = c;
+    return 0;
+}
+
+static bool reader_same(const struct cache *c, const struct stat *st)
+{
+    return c->db && st->st_dev == c->dev && st->st_ino == c->ino && st->st_size == c->bytes &&
+           st->st_mtim.tv_sec == c->changed.tv_sec && st->st_mtim.tv_nsec == c->changed.tv_nsec;
+}
+
+uint64_t cache_reader_version(struct cache *c)
+{
+    struct stat st;
+    uint64_t version = 0;
+    if (!c || stat(c->path, &st) < 0)
+        return 0;
+    if (!reader_same(c, &st)) {
+        reader_shut(c);
+        if (reader_open(c, &st, NULL) < 0)
+            return 0;
+    }
+    if (sqlite3_step(c->version) == SQLITE_ROW)
+        version = (uint64_t)c->opened << 32 | (uint32_t)sqlite3_column_int(c->version, 0);
+    sqlite3_reset(c->version);
+    return version;
+}
