@@ -1,4 +1,4 @@
-/* One request, one connection: connect, send, parse the answer with http_parser, close. A connection over a Unix socket
+/* One request, one connection: connect, send, parse the answer with llhttp, close. A connection over a Unix socket
  * costs some microseconds, so none is kept open.
  *
  * The service may answer before it has read all of a large body (413). So sending stops at the first error, and the
@@ -7,7 +7,7 @@
 #include "client/http.h"
 
 #include <errno.h>
-#include <http_parser.h>
+#include <llhttp.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static void header_done(struct exchange *x)
     x->in_value = false;
 }
 
-static int on_field(http_parser *p, const char *at, size_t n)
+static int on_field(llhttp_t *p, const char *at, size_t n)
 {
     struct exchange *x = p->data;
     if (x->in_value)
@@ -63,7 +63,7 @@ static int on_field(http_parser *p, const char *at, size_t n)
     return 0;
 }
 
-static int on_value(http_parser *p, const char *at, size_t n)
+static int on_value(llhttp_t *p, const char *at, size_t n)
 {
     struct exchange *x = p->data;
     x->in_value = true;
@@ -71,7 +71,7 @@ static int on_value(http_parser *p, const char *at, size_t n)
     return 0;
 }
 
-static int on_headers(http_parser *p)
+static int on_headers(llhttp_t *p)
 {
     struct exchange *x = p->data;
     if (x->in_value)
@@ -80,7 +80,7 @@ static int on_headers(http_parser *p)
     return 0;
 }
 
-static int on_body(http_parser *p, const char *at, size_t n)
+static int on_body(llhttp_t *p, const char *at, size_t n)
 {
     struct exchange *x = p->data;
     x->too_large = x->body.len + n > REPLY_MAX;
@@ -102,14 +102,13 @@ static int on_body(http_parser *p, const char *at, size_t n)
     return 0;
 }
 
-static int on_message(http_parser *p)
+static int on_message(llhttp_t *p)
 {
     struct exchange *x = p->data;
     if (x->reply->status / 100 == 1) /* 100 Continue is not the answer */
         return 0;
     x->complete = true;
-    http_parser_pause(p, 1);
-    return 0;
+    return HPE_PAUSED;
 }
 
 static int connect_to(const char *path, int silence_s, struct dt_err *e)
@@ -150,14 +149,14 @@ static bool send_all(int fd, const char *p, size_t n)
 
 static int receive(int fd, struct exchange *x, struct dt_err *e)
 {
-    static const http_parser_settings settings = {.on_header_field = on_field,
-                                                  .on_header_value = on_value,
-                                                  .on_headers_complete = on_headers,
-                                                  .on_body = on_body,
-                                                  .on_message_complete = on_message};
-    http_parser p;
+    static const llhttp_settings_t settings = {.on_header_field = on_field,
+                                               .on_header_value = on_value,
+                                               .on_headers_complete = on_headers,
+                                               .on_body = on_body,
+                                               .on_message_complete = on_message};
+    llhttp_t p;
     char buf[65536];
-    http_parser_init(&p, HTTP_RESPONSE);
+    llhttp_init(&p, HTTP_RESPONSE, &settings);
     p.data = x;
     while (!x->complete) {
         ssize_t n = recv(fd, buf, sizeof buf, 0);
@@ -166,8 +165,7 @@ static int receive(int fd, struct exchange *x, struct dt_err *e)
         if (n < 0)
             return dt_err_set(e, DT_E_NO_SERVICE, "%s",
                               errno == EAGAIN ? "the service does not answer in time" : strerror(errno));
-        http_parser_execute(&p, &settings, buf, (size_t)n);
-        enum http_errno err = HTTP_PARSER_ERRNO(&p);
+        llhttp_errno_t err = n ? llhttp_execute(&p, buf, (size_t)n) : llhttp_finish(&p);
         if (x->complete)
             break;
         if (x->too_large)
@@ -177,7 +175,7 @@ static int receive(int fd, struct exchange *x, struct dt_err *e)
         if (!n)
             return dt_err_set(e, DT_E_NO_SERVICE, "the service closed the connection before its answer was complete");
         if (err != HPE_OK)
-            return dt_err_set(e, DT_E_IO, "the answer is not HTTP: %s", http_errno_description(err));
+            return dt_err_set(e, DT_E_IO, "the answer is not HTTP: %s", llhttp_get_error_reason(&p));
     }
     return 0;
 }

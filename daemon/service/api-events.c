@@ -56,7 +56,8 @@ static void on_gone(struct dtd_req *r) { stream_free(r->state); }
 void api_events(struct dtd_service *s, struct dtd_req *r)
 {
     char name[32], value[32], *end;
-    uint64_t after = r->last_event_id;
+    const char *last = dtd_req_header(r, "last-event-id"), *accept = dtd_req_header(r, "accept");
+    uint64_t after = last ? strtoull(last, NULL, 10) : 0;
     int q;
     for (const char *at = r->query; (q = dtd_query_next(&at, name, sizeof name, value, sizeof value));) {
         bool ok = q > 0 && !strcmp(name, "after") && isdigit((unsigned char)*value);
@@ -89,7 +90,7 @@ void api_events(struct dtd_service *s, struct dtd_req *r)
     t->s = s;
     t->r = r;
     t->after = after;
-    t->sse = r->accept_sse;
+    t->sse = accept && strstr(accept, "text/event-stream");
     r->state = t;
     r->gone = on_gone;
     r->drained = on_drained;

@@ -14,8 +14,8 @@ void api_root(struct dtd_service *s, struct dtd_req *r)
 {
     json_t *list = json_array();
     for (const struct dtd_route *t = dtd_routes; t->path; t++)
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "method", http_method_str(t->method), "path", t->path,
-                                              "what", t->summary));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "method", llhttp_method_name(t->method), "path",
+                                              t->path, "what", t->summary));
     dtd_reply_json(r, 200, NULL,
                    json_pack("{s:s, s:s, s:[s], s:[s,s,s,s], s:o}", "server", "dovetaild", "version", DOVETAIL_VERSION,
                              "api", "v1", "extensions", "want=run", "want=explain", "job-result", "timeout",

@@ -1,10 +1,44 @@
-/* Inside of http.c and http-reply.c. */
+/* Inside of http.c, http-head.c, http-parse.c and http-reply.c. */
 #ifndef DTD_HTTP_PRIV_H
 #define DTD_HTTP_PRIV_H
 
 #include "base/str.h"
 #include "daemon/service/http.h"
 
+#define DTD_HEADER_MAX 16384u /* bytes of a request's header */
+#define DTD_TARGET_MAX 8192u
+#define DTD_MAX_FIELDS 100
+
+/* ---- http-head.c ------------------------------------------------------------------------------------------------- */
+/* The lines of one header, and where it ends; zero at its begin. */
+struct dtd_lines {
+    int at;
+    unsigned bytes;
+};
+/* How many of the next n bytes belong to the header: fewer than n when it ends there, or is DTD_HEADER_MAX bytes long,
+ * or is broken (then the last of them is wrong, and *why says how). */
+size_t dtd_lines_take(struct dtd_lines *l, const char *p, size_t n, const char **why);
+bool dtd_lines_ended(const struct dtd_lines *l);
+
+/* The fields of one header. Built by name…, between, value…, end for each. */
+struct dtd_fields {
+    struct dt_str text; /* names and values, each ended by NUL */
+    struct {
+        unsigned name, value; /* offsets into text */
+    } field[DTD_MAX_FIELDS];
+    unsigned n;
+    bool open; /* a field has begun */
+};
+void dtd_fields_done(struct dtd_fields *f); /* empty again */
+void dtd_fields_name(struct dtd_fields *f, const char *p, size_t n);
+void dtd_fields_between(struct dtd_fields *f);
+void dtd_fields_value(struct dtd_fields *f, const char *p, size_t n);
+bool dtd_fields_end(struct dtd_fields *f, const char **why); /* false: the request is to be refused */
+const char *dtd_fields_get(const struct dtd_fields *f, const char *name);
+/* Host, Transfer-Encoding, Expect of a request in HTTP/1.minor: 0, or the status of the refusal. */
+int dtd_fields_check(const struct dtd_fields *f, unsigned minor, const char **why);
+
+/* ---- connections ------------------------------------------------------------------------------------------------- */
 struct dtd_http {
     uv_loop_t *loop;
     struct dtd_http_limits limit;
@@ -30,19 +64,25 @@ struct dtd_conn {
     enum conn_state state;
     struct dtd_http *http;
     struct dtd_conn *prev, *next;
-    http_parser parser;
-    bool complete, eof, reading, keep_alive, head_only, chunked, streaming, started, last_value;
+    llhttp_t parser;
+    struct dtd_lines lines;
+    struct dtd_fields fields;
+    unsigned method, minor; /* of the request: the parser forgets them */
+    bool complete, eof, reading, keep_alive, head_only, chunked, streaming, started, headers_done;
     int broken; /* HTTP status of what is wrong with the request being read, 0: nothing */
     const char *why;
-    struct dt_str url, field, value, body, pending;
+    struct dt_str url, body, pending;
+    size_t extensions; /* bytes of chunk extensions */
     char *path, *query;
     size_t counted; /* bytes of `body` that count against max_bodies */
-    bool accept_sse, expect;
-    uint64_t last_event_id;
     struct dtd_req req;
     unsigned writes; /* under way */
     bool end_after_writes;
 };
+
+extern const llhttp_settings_t http_settings; /* http-parse.c */
+/* Feed what is in `pending` to the parser. 0: more is needed; 1: a request is complete; else the refusal's status. */
+int conn_parse(struct dtd_conn *c, const char **why);
 
 void conn_timer(struct dtd_conn *c, unsigned ms);
 void conn_close(struct dtd_conn *c);

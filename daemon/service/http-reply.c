@@ -143,7 +143,7 @@ void dtd_stream_begin(struct dtd_req *r, const char *type)
 {
     struct dtd_conn *c = r->conn;
     struct dt_str h = {0};
-    c->chunked = c->parser.http_major == 1 && c->parser.http_minor >= 1;
+    c->chunked = c->minor >= 1;
     c->keep_alive = c->keep_alive && c->chunked;
     c->streaming = true;
     add_head(c, &h, 200, type, c->chunked ? "Transfer-Encoding: chunked\r\n" : NULL);

@@ -1,14 +1,12 @@
-/* The HTTP server: accepting, reading, limits and time-outs. Replies are in http-reply.c.
+/* The HTTP server: accepting, reading, limits and time-outs. Bytes become requests in http-parse.c and http-head.c,
+ * replies are in http-reply.c.
  *
- * http_parser does the parsing; its callbacks only collect. When a message is complete the parser is paused, the
- * request is handed to `serve`, and bytes that arrive meanwhile wait in `pending` (at most PENDING_MAX, then reading
- * stops). So a connection has one request at a time, and a reply never overtakes another.
+ * When a request is complete it is handed to `serve`, and bytes that arrive meanwhile wait in `pending` (at most
+ * PENDING_MAX, then reading stops). So a connection has one request at a time, and a reply never overtakes another.
  *
- * Limits: size of the header (HEADER_MAX, by the parser), of the target, of one body and of all bodies together, number
- * of connections. Time: a request must be complete within request_ms of its first byte, so a client that dribbles
- * cannot hold a connection; an idle one is closed after idle_ms. Both lengths of a body are honoured (Content-Length
- * and chunked), a message with both is refused (request smuggling). A broken request is answered once, then the
- * connection ends.
+ * Limits: size of the header, of the target, of one body and of all bodies together, number of connections. Time: a
+ * request must be complete within request_ms of its first byte, so a client that dribbles cannot hold a connection; an
+ * idle one is closed after idle_ms. A broken request is answered once, then the connection ends.
  *
  * Not here: TLS, HTTP/2, pipelined execution, ranges, compression.
  */
@@ -19,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -27,8 +24,6 @@
 
 #include "base/alloc.h"
 
-#define HEADER_MAX 16384
-#define TARGET_MAX 8192
 #define PENDING_MAX (1u << 20)
 #define LINGER_MS 2000
 
@@ -50,12 +45,12 @@ static void reset_request(struct dtd_conn *c)
     c->path = c->query = NULL;
     free(c->req.body);
     dt_str_done(&c->body);
-    dt_str_done(&c->field);
-    dt_str_done(&c->value);
+    dtd_fields_done(&c->fields);
+    c->lines = (struct dtd_lines){0};
+    c->extensions = 0;
     c->url.len = 0;
-    c->complete = c->last_value = c->accept_sse = c->expect = c->streaming = c->chunked = c->head_only = false;
+    c->complete = c->headers_done = c->streaming = c->chunked = c->head_only = false;
     c->broken = 0;
-    c->last_event_id = 0;
     c->req = (struct dtd_req){.conn = c, .user = c->http->user, .query = (char *)""};
 }
 
@@ -106,107 +101,7 @@ static void on_timer(uv_timer_t *t)
     conn_close(c);
 }
 
-/* ---- collecting a request --------------------------------------------------------------------------------------- */
-static int broken(struct dtd_conn *c, int status, const char *why)
-{
-    if (!c->broken) {
-        c->broken = status;
-        c->why = why;
-    }
-    return -1;
-}
-
-static int on_url(http_parser *p, const char *at, size_t n)
-{
-    struct dtd_conn *c = p->data;
-    if (c->url.len + n > TARGET_MAX)
-        return broken(c, 414, "the target is longer than 8192 bytes");
-    dt_str_addn(&c->url, at, n);
-    return 0;
-}
-
-static void header_done(struct dtd_conn *c)
-{
-    const char *f = c->field.len ? c->field.s : "", *v = c->value.len ? c->value.s : "";
-    if (!strcasecmp(f, "accept"))
-        c->accept_sse = strstr(v, "text/event-stream") != NULL;
-    else if (!strcasecmp(f, "expect"))
-        c->expect = !strcasecmp(v, "100-continue");
-    else if (!strcasecmp(f, "last-event-id"))
-        c->last_event_id = strtoull(v, NULL, 10);
-    c->field.len = c->value.len = 0;
-    c->last_value = false;
-}
-
-static int on_field(http_parser *p, const char *at, size_t n)
-{
-    struct dtd_conn *c = p->data;
-    if (c->last_value)
-        header_done(c);
-    dt_str_addn(&c->field, at, n);
-    return 0;
-}
-
-static int on_value(http_parser *p, const char *at, size_t n)
-{
-    struct dtd_conn *c = p->data;
-    dt_str_addn(&c->value, at, n);
-    c->last_value = true;
-    return 0;
-}
-
-static void on_continue(uv_write_t *w, int status) { free(w); }
-
-static int on_headers(http_parser *p)
-{
-    struct dtd_conn *c = p->data;
-    if (c->last_value)
-        header_done(c);
-    if (p->http_major != 1)
-        return broken(c, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here");
-    c->head_only = p->method == HTTP_HEAD;
-    c->keep_alive = http_should_keep_alive(p) && !p->upgrade;
-    if (p->content_length != UINT64_MAX && p->content_length > c->http->limit.max_body)
-        return broken(c, 413, "the body is larger than this service takes");
-    if (c->expect && p->http_major == 1 && p->http_minor >= 1) {
-        uv_write_t *w = dt_malloc(sizeof *w);
-        uv_buf_t b = uv_buf_init((char *)"HTTP/1.1 100 Continue\r\n\r\n", 25);
-        if (!w || uv_write(w, (uv_stream_t *)&c->pipe, &b, 1, on_continue) < 0)
-            free(w);
-    }
-    return 0;
-}
-
-static int on_body(http_parser *p, const char *at, size_t n)
-{
-    struct dtd_conn *c = p->data;
-    struct dtd_http *s = c->http;
-    if (c->body.len + n > s->limit.max_body)
-        return broken(c, 413, "the body is larger than this service takes");
-    if (s->count.body_bytes + n > s->limit.max_bodies)
-        return broken(c, 503, "too many bytes are being received already");
-    s->count.body_bytes += n;
-    c->counted += n;
-    dt_str_addn(&c->body, at, n);
-    return c->body.failed ? broken(c, 503, "out of memory") : 0;
-}
-
-static int on_message(http_parser *p)
-{
-    struct dtd_conn *c = p->data;
-    c->complete = true;
-    http_parser_pause(p, 1);
-    return 0;
-}
-
-static const http_parser_settings settings = {
-    .on_url = on_url,
-    .on_header_field = on_field,
-    .on_header_value = on_value,
-    .on_headers_complete = on_headers,
-    .on_body = on_body,
-    .on_message_complete = on_message,
-};
+const char *dtd_req_header(const struct dtd_req *r, const char *name) { return dtd_fields_get(&r->conn->fields, name); }
 
 /* ---- serving ---------------------------------------------------------------------------------------------------- */
 static bool split_target(struct dtd_conn *c)
@@ -256,11 +151,9 @@ static void serve(struct dtd_conn *c)
         return;
     }
     c->http->count.requests++;
-    r->method = c->parser.method;
+    r->method = c->method;
     r->path = c->path;
     r->query = c->query;
-    r->accept_sse = c->accept_sse;
-    r->last_event_id = c->last_event_id;
     r->body_len = c->body.len;
     r->body = dt_str_take(&c->body);
     if (!r->body)
@@ -285,24 +178,14 @@ static void process(struct dtd_conn *c)
         c->started = true;
         conn_timer(c, c->http->limit.request_ms);
     }
-    size_t used = http_parser_execute(&c->parser, &settings, c->pending.s, c->pending.len);
-    enum http_errno err = HTTP_PARSER_ERRNO(&c->parser);
-    if (used > c->pending.len)
-        used = c->pending.len;
-    memmove(c->pending.s, c->pending.s + used, c->pending.len - used + 1);
-    c->pending.len -= used;
-    if (c->complete && (err == HPE_PAUSED || err == HPE_OK)) {
-        http_parser_pause(&c->parser, 0);
+    const char *why = NULL;
+    int r = conn_parse(c, &why);
+    if (r == 1)
         serve(c);
-    } else if (c->broken) {
-        http_refuse(c, c->broken, c->why);
-    } else if (err == HPE_HEADER_OVERFLOW) {
-        http_refuse(c, 431, "the header is larger than 16384 bytes");
-    } else if (err != HPE_OK) {
-        http_refuse(c, 400, http_errno_description(err));
-    } else if (c->eof) {
+    else if (r)
+        http_refuse(c, r, why);
+    else if (c->eof)
         conn_close(c); /* half a request */
-    }
 }
 
 static void on_alloc(uv_handle_t *h, size_t want, uv_buf_t *b)
@@ -408,7 +291,7 @@ static void on_connection(uv_stream_t *st, int status)
     uv_pipe_init(s->loop, &c->pipe, 0);
     uv_timer_init(s->loop, &c->timer);
     c->pipe.data = c->timer.data = c;
-    http_parser_init(&c->parser, HTTP_REQUEST);
+    llhttp_init(&c->parser, HTTP_REQUEST, &http_settings);
     c->parser.data = c;
     c->next = s->conns;
     if (c->next)
@@ -435,7 +318,6 @@ int dtd_http_new(uv_loop_t *loop, const struct dtd_http_limits *l, void (*fn)(st
     s->limit = *l;
     s->serve = fn;
     s->user = user;
-    http_parser_set_max_header_size(HEADER_MAX);
     *ret = s;
     return 0;
 }

@@ -7,7 +7,7 @@
 #ifndef DTD_HTTP_H
 #define DTD_HTTP_H
 
-#include <http_parser.h>
+#include <llhttp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,8 +28,6 @@ struct dtd_req {
     char *query;     /* as sent, without '?'; "" if none */
     char *body;      /* NUL-terminated; a handler may take it and set NULL */
     size_t body_len;
-    bool accept_sse;
-    uint64_t last_event_id;            /* header Last-Event-ID, 0 if none */
     const char *param[DTD_MAX_PARAMS]; /* what `*` in the route matched */
     char pathbuf[1024];                /* where params point */
     void (*gone)(struct dtd_req *r);
@@ -47,6 +45,10 @@ struct dtd_http_counts {
     unsigned connections;
     size_t body_bytes;
 };
+
+/* A field of the request's header, by name in any case; NULL: not there. Valid until the reply is given. A field that
+ * was sent several times is all of them, joined by ", ". */
+const char *dtd_req_header(const struct dtd_req *r, const char *name);
 
 int dtd_http_new(uv_loop_t *loop, const struct dtd_http_limits *l, void (*serve)(struct dtd_req *), void *user,
                  struct dtd_http **ret, struct dt_err *e);

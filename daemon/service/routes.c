@@ -63,14 +63,14 @@ void dtd_serve(struct dtd_req *r)
             t->fn(s, r);
             return;
         }
-        dt_str_addf(&allow, "%s%s", allow.len ? ", " : "Allow: ", http_method_str(t->method));
+        dt_str_addf(&allow, "%s%s", allow.len ? ", " : "Allow: ", llhttp_method_name(t->method));
         if (t->method == HTTP_GET)
             dt_str_add(&allow, ", HEAD");
     }
     struct dt_err e = {0};
     if (allow.len) {
         dt_str_add(&allow, "\r\n");
-        dt_err_set(&e, DT_E_METHOD, "%s is not possible here", http_method_str(r->method));
+        dt_err_set(&e, DT_E_METHOD, "%s is not possible here", llhttp_method_name(r->method));
     } else {
         dt_err_set(&e, DT_E_NOT_FOUND, "there is nothing at this path");
     }

@@ -41,20 +41,20 @@ class Abuse(ServiceCase):
         self.assertEqual(self.status(b"GET / HTTP/9.9\r\n\r\n"), 505)
 
     def test_headers(self):
-        self.assertEqual(self.status(b"GET / HTTP/1.1\r\n" + b"X: " + b"a" * 100000 + b"\r\n\r\n"), 431)
-        self.assertEqual(self.status(b"GET / HTTP/1.1\r\n" + b"".join(b"X%d: y\r\n" % i for i in range(10000))
-                                     + b"\r\n"), 431)
-        self.assertEqual(self.status(b"GET /" + b"a" * 10000 + b" HTTP/1.1\r\n\r\n"), 414)
-        self.assertEqual(self.status(b"GET / HTTP/1.1\r\nno colon here\r\n\r\n"), 400)
-        self.assertEqual(self.status(b"GET / HTTP/1.1\r\nA: b\0c\r\n\r\n"), 400)
+        self.assertEqual(self.status(b"GET / HTTP/1.1\r\nHost: d\r\n" + b"X: " + b"a" * 100000 + b"\r\n\r\n"), 431)
+        many = b"".join(b"X%d: y\r\n" % i for i in range(10000))
+        self.assertEqual(self.status(b"GET / HTTP/1.1\r\nHost: d\r\n" + many + b"\r\n"), 431)
+        self.assertEqual(self.status(b"GET /" + b"a" * 10000 + b" HTTP/1.1\r\nHost: d\r\n\r\n"), 414)
+        self.assertEqual(self.status(b"GET / HTTP/1.1\r\nHost: d\r\nno colon here\r\n\r\n"), 400)
+        self.assertEqual(self.status(b"GET / HTTP/1.1\r\nHost: d\r\nA: b\0c\r\n\r\n"), 400)
 
     def test_bodies(self):
-        post = b"POST /v1/jobs HTTP/1.1\r\n"
+        post = b"POST /v1/jobs HTTP/1.1\r\nHost: d\r\n"
         self.assertEqual(self.status(post + b"Content-Length: 2000000\r\n\r\n"), 413)
         self.assertEqual(self.status(post + b"Content-Length: 1e3\r\n\r\n"), 400)
         self.assertEqual(self.status(post + b"Content-Length: 18446744073709551616\r\n\r\n"), 400)
         self.assertEqual(self.status(post + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n"), 400)
-        self.assertEqual(self.status(post + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n"), 400)
+        self.assertEqual(self.status(post + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n"), 413)
         self.assertEqual(self.status(post + b"Transfer-Encoding: chunked\r\n\r\n"
                                      + (b"10000\r\n" + b"x" * 65536 + b"\r\n") * 20), 413)
         self.assertEqual(self.status(post + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), 400)
@@ -68,7 +68,7 @@ class Abuse(ServiceCase):
             begin = time.monotonic()
             out = b""
             try:
-                for byte in b"GET / HTTP/1.1\r\nX: " + b"y" * 1000:
+                for byte in b"GET / HTTP/1.1\r\nHost: d\r\nX: " + b"y" * 1000:
                     c.sendall(bytes([byte]))
                     time.sleep(0.05)
             except OSError:
@@ -88,7 +88,7 @@ class Abuse(ServiceCase):
             c.connect(self.s.socket)
             try:
                 for _ in range(20000):
-                    c.sendall(b"GET /metrics HTTP/1.1\r\n\r\n" * 10)
+                    c.sendall(b"GET /metrics HTTP/1.1\r\nHost: d\r\n\r\n" * 10)
             except OSError:
                 pass
             self.assertEqual(self.s.http("GET", "/").status, 200)
@@ -118,12 +118,12 @@ class Abuse(ServiceCase):
             for _ in range(5):
                 with socket.socket(socket.AF_UNIX) as c:
                     c.connect(self.s.socket)
-                    c.sendall(b"GET " + path + b" HTTP/1.1\r\n\r\n")
+                    c.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: d\r\n\r\n")
                     time.sleep(0.02)
         self.assertEqual(self.s.http("DELETE", r.headers["Location"]).json()["state"], "cancelled")
 
     def test_pipelined_and_parallel(self):
-        out = self.raw(b"GET /healthz HTTP/1.1\r\n\r\n" * 50, limit=60)
+        out = self.raw(b"GET /healthz HTTP/1.1\r\nHost: d\r\n\r\n" * 50, limit=60)
         self.assertEqual(out.count(b"HTTP/1.1 200 OK"), 50)
         bad = []
 

@@ -57,11 +57,17 @@ static void serve(struct dtd_req *r)
         uv_timer_init(&loop, &l->timer);
         l->r = r;
         uv_timer_start(&l->timer, on_late, 50, 0);
+    } else if (!strcmp(r->path, "/field")) {
+        struct dt_str s = {0};
+        const char *v = dtd_req_header(r, "X-Echo");
+        dt_str_addf(&s, v ? "[%s]" : "none", v);
+        size_t n = s.len;
+        dtd_reply_take(r, 200, "text/plain", NULL, dt_str_take(&s), n);
     } else if (!strcmp(r->path, "/never")) {
         r->gone = on_gone;
     } else {
         struct dt_str s = {0};
-        dt_str_addf(&s, "%s %s ?%s %zu", http_method_str(r->method), r->path, r->query, r->body_len);
+        dt_str_addf(&s, "%s %s ?%s %zu", llhttp_method_name(r->method), r->path, r->query, r->body_len);
         size_t n = s.len;
         dtd_reply_take(r, 200, "text/plain", NULL, dt_str_take(&s), n);
     }
@@ -142,22 +148,23 @@ static void expect(const char *request, const char *status, const char *needle)
 
 static void right_requests(void **state)
 {
-    expect("GET / HTTP/1.1\r\n\r\n", "200", "GET / ? 0");
+    expect("GET / HTTP/1.1\r\nHost: d\r\n\r\n", "200", "GET / ? 0");
     expect("GET /a%20b?x=1&y=%2f HTTP/1.1\r\nHost: d\r\n\r\n", "200", "GET /a b ?x=1&y=%2f 0");
-    expect("GET http://d/v1?q HTTP/1.1\r\n\r\n", "200", "GET /v1 ?q 0");
-    expect("POST /p HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", "200", "POST /p ? 5");
-    expect("POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\n\r\n", "200",
-           "POST /p ? 7");
-    expect("GET /stream HTTP/1.1\r\n\r\n", "200", "5\r\nline\n\r\n5\r\nline\n\r\n5\r\nline\n\r\n0\r\n\r\n");
+    expect("GET http://d/v1?q HTTP/1.1\r\nHost: d\r\n\r\n", "200", "GET /v1 ?q 0");
+    expect("POST /p HTTP/1.1\r\nHost: d\r\nContent-Length: 5\r\n\r\nhello", "200", "POST /p ? 5");
+    expect("POST /p HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\n\r\n",
+           "200", "POST /p ? 7");
+    expect("GET /stream HTTP/1.1\r\nHost: d\r\n\r\n", "200", "5\r\nline\n\r\n5\r\nline\n\r\n5\r\nline\n\r\n0\r\n\r\n");
     expect("GET /stream HTTP/1.0\r\n\r\n", "200", "\r\n\r\nline\nline\nline\n");
-    expect("HEAD /x HTTP/1.1\r\n\r\n", "200", "Content-Length: 11\r\nConnection: keep-alive\r\n\r\n");
-    expect("GET /late HTTP/1.1\r\n\r\n", "200", "late"); /* the client has shut its side: it still gets its answer */
-    expect("POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi", "100", "200 OK");
+    expect("HEAD /x HTTP/1.1\r\nHost: d\r\n\r\n", "200", "Content-Length: 11\r\nConnection: keep-alive\r\n\r\n");
+    expect("GET /late HTTP/1.1\r\nHost: d\r\n\r\n", "200",
+           "late"); /* the client has shut its side: it still gets its answer */
+    expect("POST / HTTP/1.1\r\nHost: d\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi", "100", "200 OK");
 }
 
 static void pipelined(void **state)
 {
-    const char *two = "GET /late HTTP/1.1\r\n\r\nGET /two HTTP/1.1\r\nConnection: close\r\n\r\n";
+    const char *two = "GET /late HTTP/1.1\r\nHost: d\r\n\r\nGET /two HTTP/1.1\r\nHost: d\r\nConnection: close\r\n\r\n";
     char *r = talk(two, strlen(two));
     const char *a = strstr(r, "late"), *b = strstr(r, "GET /two");
     assert_true(a && b && a < b);
@@ -167,22 +174,121 @@ static void pipelined(void **state)
 static void broken_requests(void **state)
 {
     expect("nonsense\r\n\r\n", "400", "\"code\":\"usage\"");
-    expect("GET * HTTP/1.1\r\n\r\n", "400", NULL);
-    expect("GET /%zz HTTP/1.1\r\n\r\n", "400", NULL);
-    expect("GET /%00 HTTP/1.1\r\n\r\n", "400", NULL);
-    expect("POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "400", NULL);
-    expect("POST / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n", "400", NULL);
-    expect("POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc", "400", NULL);
-    expect("POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "400", NULL);
-    expect("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "400", NULL);
-    expect("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", "400", NULL);
-    expect("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "400", NULL);
+    expect("GET * HTTP/1.1\r\nHost: d\r\n\r\n", "400", NULL);
+    expect("GET /%zz HTTP/1.1\r\nHost: d\r\n\r\n", "400", NULL);
+    expect("GET /%00 HTTP/1.1\r\nHost: d\r\n\r\n", "400", NULL);
+    expect("POST / HTTP/1.1\r\nHost: d\r\nContent-Length: -1\r\n\r\n", "400", NULL);
+    expect("POST / HTTP/1.1\r\nHost: d\r\nContent-Length: 99999999999999999999\r\n\r\n", "400", NULL);
+    expect("POST / HTTP/1.1\r\nHost: d\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc", "400", NULL);
+    expect("POST / HTTP/1.1\r\nHost: d\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "400",
+           NULL);
+    expect("POST / HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "400", NULL);
+    expect("POST / HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", "400", NULL);
+    expect("POST / HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", "413", NULL);
+    expect("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "505", NULL);
+    expect("GET / HTTP/2.0\r\nHost: d\r\n\r\n", "505", NULL);
+}
+
+/* Bytes that two readers may take for different requests: each is refused, with words that say why. */
+static void strict_requests(void **state)
+{
+    static const struct {
+        const char *request, *status, *words;
+    } cases[] = {
+        {"GET / HTTP/1.1\r\n\r\n", "400", "Host is missing"},
+        {"GET / HTTP/1.1\r\nHost: d\r\nHost: d\r\n\r\n", "400", "there twice"},
+        {"GET / HTTP/1.0\r\nHost: d\r\nhOST: e\r\n\r\n", "400", "there twice"},
+        {"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", "400", "no host"},
+        {"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", "400", "no host"},
+        {"GET / HTTP/1.1\r\nHost : d\r\n\r\n", "400", NULL},
+        {"GET / HTTP/1.1\r\nHost: d\r\nX: a\r\n b\r\n\r\n", "400", "folded"},
+        {"GET / HTTP/1.1\r\nHost: d\r\nX: a\r\n\tb\r\n\r\n", "400", "folded"},
+        {"GET / HTTP/1.1\r\n Host: d\r\n\r\n", "400", "blank"},
+        {"GET / HTTP/1.1\nHost: d\r\n\r\n", "400", NULL},
+        {"GET / HTTP/1.1\r\nHost: d\n\r\n", "400", "LF without CR"},
+        {"GET / HTTP/1.1\r\nHost: d\r\n\n", "400", "LF without CR"},
+        {"\nGET / HTTP/1.1\r\nHost: d\r\n\r\n", "400", "LF without CR"},
+        {"GET / HTTP/1.1\r\nHost: d\rX: y\r\n\r\n", "400", NULL},
+        {"GET / HTTP/1.1\r\nHost: d\r\n\rX", "400", "not followed by LF"},
+        {"GET / HTTP/1.1\r\nHost: d\r\nX\r\n\r\n", "400", NULL},
+        {"GET / HTTP/1.1\r\nHost: d\r\nX(: y\r\n\r\n", "400", NULL},
+        {"GET / HTTP/1.1\r\nHost: d\r\nX: \001\r\n\r\n", "400", NULL},
+        {"POST / HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "501", "chunked"},
+        {"POST / HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: identity\r\n\r\n", "501", "chunked"},
+        {"POST / HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: gzip\r\n\r\n", "501", "chunked"},
+        {"POST / HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n", "400", NULL},
+        {"POST / HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n"
+         "0\r\n\r\n",
+         "400", NULL},
+        {"POST / HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n", "400", NULL},
+        {"POST / HTTP/1.0\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "400", "HTTP/1.0 has no"},
+        {"POST / HTTP/1.1\r\nHost: d\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc", "400", NULL},
+        {"POST / HTTP/1.1\r\nHost: d\r\nContent-Length: 3, 3\r\n\r\nabc", "400", NULL},
+        {"POST / HTTP/1.1\r\nHost: d\r\nContent-Length: +3\r\n\r\nabc", "400", NULL},
+        {"POST / HTTP/1.1\r\nHost: d\r\nContent-Length: 0x3\r\n\r\nabc", "400", NULL},
+        {"POST / HTTP/1.1\r\nHost: d\r\nContent-Length: \r\n\r\nabc", "400", NULL},
+        {"POST / HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\n3\nabc\r\n0\r\n\r\n", "400", NULL},
+        {"POST / HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc0\r\n\r\n", "400", NULL},
+        {"POST / HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\n-3\r\nabc\r\n0\r\n\r\n", "400", NULL},
+        {"POST / HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: y\r\n\r\n", "400", "trailer"},
+        {"POST / HTTP/1.1\r\nHost: d\r\nExpect: something\r\nContent-Length: 1\r\n\r\nx", "417", "100-continue"},
+        {"\r\n\r\nGET / HTTP/1.1\r\nHost: d\r\n\r\n", "200", "GET / ? 0"},
+        {"GET / HTTP/1.0\r\n\r\n", "200", "GET / ? 0"},
+        {"GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n", "200", "GET / ? 0"},
+        {"GET / HTTP/1.1\r\nHost:\r\n\r\n", "200", "GET / ? 0"},
+        {"POST / HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: Chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", "200", "POST / ? 3"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect(cases[i].request, cases[i].status, cases[i].words);
+}
+
+/* The fields that a handler sees: any case, blanks trimmed, repeated ones joined; and a request's end is found where it
+ * is, however the bytes are cut. */
+static void fields(void **state)
+{
+    expect("GET /field HTTP/1.1\r\nHost: d\r\nX-ECHO:  \t a b \t \r\n\r\n", "200", "[a b]");
+    expect("GET /field HTTP/1.1\r\nHost: d\r\nx-echo: a\r\nY: z\r\nX-Echo: b\r\nX-Echo:\r\n\r\n", "200", "[a, b, ]");
+    expect("GET /field HTTP/1.1\r\nHost: d\r\nX-Echo:\r\n\r\n", "200", "[]");
+    expect("GET /field HTTP/1.1\r\nHost: d\r\n\r\n", "200", "none");
+    struct dt_str s = {0};
+    dt_str_add(&s, "GET / HTTP/1.1\r\nHost: d\r\n");
+    for (int i = 0; i < 100; i++)
+        dt_str_addf(&s, "X%d: y\r\n", i);
+    dt_str_add(&s, "\r\n");
+    expect(s.s, "431", "more than 100 fields");
+    s.len = 0;
+    dt_str_add(&s, "GET / HTTP/1.1\r\nHost: d\r\n");
+    for (int i = 0; i < 90; i++)
+        dt_str_addf(&s, "X: %0150d\r\n", i);
+    dt_str_add(&s, "\r\n");
+    expect(s.s, "400", "repeated too often");
+    s.len = 0;
+    dt_str_add(&s, "POST / HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\n3;");
+    for (int i = 0; i < 5000; i++)
+        dt_str_addc(&s, 'x');
+    dt_str_add(&s, "\r\nabc\r\n0\r\n\r\n");
+    expect(s.s, "400", "extensions");
+    dt_str_done(&s);
+
+    static const char two[] =
+        "POST /one HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\n3;x\r\nabc\r\n0\r\n\r\n"
+        "GET /field HTTP/1.1\r\nHost: d\r\nX-Echo: v\r\nConnection: close\r\n\r\n";
+    for (size_t cut = 1; cut < sizeof two - 1; cut += 7) {
+        int fd = dial();
+        assert_int_equal(write(fd, two, cut), cut);
+        usleep(2000);
+        assert_int_equal(write(fd, two + cut, sizeof two - 1 - cut), sizeof two - 1 - cut);
+        char *r = read_all(fd), *first = strstr(r, "POST /one ? 3");
+        if (!first || !strstr(first, "[v]"))
+            fail_msg("cut at %zu: %s", cut, r);
+        free(r);
+    }
 }
 
 static void limits(void **state)
 {
     struct dt_str s = {0};
-    dt_str_add(&s, "GET / HTTP/1.1\r\nX: ");
+    dt_str_add(&s, "GET / HTTP/1.1\r\nHost: d\r\nX: ");
     for (int i = 0; i < 40000; i++)
         dt_str_addc(&s, 'x');
     dt_str_add(&s, "\r\n\r\n");
@@ -191,11 +297,11 @@ static void limits(void **state)
     dt_str_add(&s, "GET /");
     for (int i = 0; i < 9000; i++)
         dt_str_addc(&s, 'x');
-    dt_str_add(&s, " HTTP/1.1\r\n\r\n");
+    dt_str_add(&s, " HTTP/1.1\r\nHost: d\r\n\r\n");
     expect(s.s, "414", NULL);
     s.len = 0;
-    expect("POST / HTTP/1.1\r\nContent-Length: 1001\r\n\r\n", "413", "\"code\":\"too-large\"");
-    dt_str_add(&s, "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n");
+    expect("POST / HTTP/1.1\r\nHost: d\r\nContent-Length: 1001\r\n\r\n", "413", "\"code\":\"too-large\"");
+    dt_str_add(&s, "POST / HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n");
     for (int i = 0; i < 2000; i++)
         dt_str_addc(&s, 'x');
     dt_str_add(&s, "\r\n0\r\n\r\n");
@@ -212,7 +318,7 @@ static void slow_and_half(void **state)
     assert_int_equal(strncmp(r + 9, "408", 3), 0);
     free(r);
     /* half a request and then the end: closed without an answer */
-    r = talk("POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc", 43);
+    r = talk("POST / HTTP/1.1\r\nHost: d\r\nContent-Length: 10\r\n\r\nabc", 52);
     assert_string_equal(r, "");
     free(r);
 }
@@ -221,7 +327,7 @@ static void bodies_together(void **state)
 {
     /* two bodies under way of 900 and 800 bytes: the second is over the limit for all, and the first is not
      * disturbed */
-    char body[901], head[] = "POST / HTTP/1.1\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n";
+    char body[901], head[] = "POST / HTTP/1.1\r\nHost: d\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n";
     memset(body, 'x', sizeof body);
     int a = dial(), b = dial();
     assert_true(write(a, head, sizeof head - 1) > 0 && write(a, body, 900) == 900);
@@ -243,10 +349,10 @@ static void too_many(void **state)
         usleep(10000); /* connections of earlier cases are still being closed */
     for (int i = 0; i < 4; i++) {
         fd[i] = dial();
-        assert_true(write(fd[i], "GET /never HTTP/1.1\r\n\r\n", 23) == 23);
+        assert_true(write(fd[i], "GET /never HTTP/1.1\r\nHost: d\r\n\r\n", 32) == 32);
     }
     usleep(50000);
-    char *r = talk("GET / HTTP/1.1\r\n\r\n", 18);
+    char *r = talk("GET / HTTP/1.1\r\nHost: d\r\n\r\n", 27);
     if (*r && strncmp(r + 9, "503", 3))
         fail_msg("expected 503, got %s", r);
     free(r);
@@ -322,9 +428,17 @@ static void queries_and_paths(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(queries_and_paths), cmocka_unit_test(right_requests), cmocka_unit_test(pipelined),
-        cmocka_unit_test(broken_requests),   cmocka_unit_test(limits),         cmocka_unit_test(slow_and_half),
-        cmocka_unit_test(bodies_together),   cmocka_unit_test(too_many),       cmocka_unit_test(stale_socket),
+        cmocka_unit_test(queries_and_paths),
+        cmocka_unit_test(right_requests),
+        cmocka_unit_test(pipelined),
+        cmocka_unit_test(broken_requests),
+        cmocka_unit_test(strict_requests),
+        cmocka_unit_test(fields),
+        cmocka_unit_test(limits),
+        cmocka_unit_test(slow_and_half),
+        cmocka_unit_test(bodies_together),
+        cmocka_unit_test(too_many),
+        cmocka_unit_test(stale_socket),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
