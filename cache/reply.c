@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "cache-priv.h"
@@ -250,8 +251,10 @@ static int hits_write(struct cache *c, const struct cache_hits *h, int64_t max_b
 
 int cache_hits_put(struct cache *c, const struct cache_hits *h, int64_t max_bytes, struct dt_err *e)
 {
-    if (!c->db)
-        return cache_unwritable(c, e);
+    struct stat st;
+    bool moved = stat(c->path, &st) < 0 || st.st_dev != c->dev || st.st_ino != c->ino;
+    if ((moved || !c->db) && cache_db_replace(c, e) < 0)
+        return DT_E_CACHE;
     sqlite3_busy_timeout(c->db, 0);
     int rc = cache_run(c, "BEGIN IMMEDIATE", NULL, 0);
     sqlite3_busy_timeout(c->db, CACHE_BUSY_MS);
@@ -264,5 +267,7 @@ int cache_hits_put(struct cache *c, const struct cache_hits *h, int64_t max_byte
         return 1;
     cache_unwritable(c, e);
     cache_run(c, "ROLLBACK", NULL, 0);
+    if (cache_db_damaged(rc))
+        cache_db_replace(c, e);
     return DT_E_CACHE;
 }

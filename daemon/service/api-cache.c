@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "daemon/shared/shared.h"
+#include "daemon/service/hits.h"
 #include "daemon/service/service.h"
 
 struct op {
@@ -35,6 +36,7 @@ static void op_work(struct dtd_async *a)
             json_object_set_new(o->args, "bundle", bundle);
     }
     uv_mutex_lock(&a->s->cache_lock);
+    dtd_hits_flush(a->s->hits);
     o->rc = dtd_cache_op(a->s->cache, o->name, o->args, &doc, &o->err);
     uv_mutex_unlock(&a->s->cache_lock);
     if (o->rc < 0)

@@ -1,39 +1,55 @@
 /* POST /v1/jobs: a graph comes in; the document goes out at once when the cache has it, else a job.
  *
- * On a pool thread: parse and check the document (JSON only: kernels are the worker's business), digest it, look under
- * the digest for a signature and under the signature for the document, put the caller's names back. Back on the loop:
- * 200 with the document, or 202 with a job, shared by everybody who posts the same graph with the same options
- * meanwhile. Graphs that cannot be parsed are refused here, with the same problem document that the worker would give.
+ * First by the exact body (replies.h): hashed on the loop's thread if it is short, found in memory, and sent if the
+ * store has not changed since. No JSON is read, nothing is written, no thread is waited for. If the store has changed,
+ * or memory has no such reply, a pool thread looks: is the reply's row still there and sound? Does the store have the
+ * reply? This thread reads by a connection that never waits for a writer.
  *
- * The look-up needs the architecture, device key and toolchain of the worker for the device (its first answer brings
- * them); before that, and for want=run and want=explain, there is none: the worker looks itself.
+ * Then by the graph's signature: parse and check the document (JSON only: kernels are the worker's business), digest it,
+ * look under the digest for a signature and under the signature for the document, put the caller's names back. What
+ * comes out is kept as the finished reply to this body.
+ *
+ * Back on the loop: 200 with the document, or 202 with a job, shared by everybody who posts the same graph with the same
+ * options meanwhile. Graphs that cannot be parsed are refused here, with the same problem document that the worker would
+ * give.
+ *
+ * The look-up needs what the worker for the device says of itself (its first answer brings it); before that, and for
+ * want=run and want=explain, there is none: the worker looks itself.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "cache/cache.h"
 #include "daemon/shared/shared.h"
+#include "daemon/service/hits.h"
 #include "daemon/service/service.h"
 #include "graph/graph.h"
+
+#define HASH_HERE (256u << 10) /* bytes of a body that the loop's thread hashes itself: 0.2 ms */
 
 struct post {
     struct dtd_async a; /* first */
     char want[16], device[80];
     struct dtd_options opt;
     unsigned uid;
-    bool known;
-    char arch[16], key[192], toolchain[256];
+    bool known, cached;
+    struct dtd_device dev; /* known; its JSON belongs to the pool */
     char *body;
     size_t len;
+    char key[DT_SHA256_TEXT]; /* of the reply, "" */
+    uint64_t version;         /* of the store, before anything was looked up */
     /* results */
     int rc;
     struct dt_err err;
     char share[DT_SHA256_TEXT], digest[DT_SHA256_TEXT], signature[DT_SHA256_TEXT];
-    char *document; /* cache hit */
+    struct dtd_reply *reply; /* cache hit; before `work` one that may be out of date */
+    enum dtd_hit_from from;
+    struct dtd_keep *keep; /* for the job */
     char *request;
     size_t nrequest;
 };
@@ -74,39 +90,128 @@ int dtd_share_key(const json_t *graph, const char *want, const char *device, con
     return 0;
 }
 
-static void post_work(struct dtd_async *a)
+/* Who may have the reply: see `share` in docs/CONTRACT.md. */
+static void post_user(const struct post *p, char *out, size_t n) { out[0] = 0; }
+
+/* The key of the reply; "" where there can be none. */
+static void post_key(struct post *p)
 {
-    struct post *p = (struct post *)a;
-    struct dt_graph *g = NULL;
-    bool cached = false;
-    const char *verb = verb_of(p->want, &cached);
-    p->rc = dt_graph_parse(p->body, p->len, &g, &p->err);
-    if (p->rc < 0)
-        return;
-    json_t *oj = dtd_options_to_json(&p->opt);
-    dt_free_ char *options = oj ? json_dumps(oj, JSON_COMPACT | JSON_SORT_KEYS) : NULL, *shared = NULL;
-    json_decref(oj);
+    char user[24];
+    dt_free_ char *options = p->cached && p->known && !*p->key ? dtd_options_text(&p->opt) : NULL;
+    post_user(p, user, sizeof user);
+    struct dtd_asked q = {p->body, p->len, p->want, options, user, &p->dev};
+    if (options && dtd_reply_key(&q, p->key) < 0)
+        p->key[0] = 0;
+}
+
+/* By the exact body, on a pool thread. */
+static bool post_by_body(struct post *p)
+{
+    struct dtd_service *s = p->a.s;
+    struct dtd_reply *r = p->reply;
+    struct cache_reply of = {0};
+    bool sound = false;
+    p->reply = NULL;
+    post_key(p);
+    if (!*p->key)
+        return false;
+    if (!r)
+        r = dtd_replies_get(s->replies, p->key, p->version, &sound);
+    struct cache *c = sound ? NULL : dtd_hits_read(s->hits);
+    if (r && c)
+        sound = cache_row_sound(c, r->of.entry, r->of.generation);
+    bool stored = !sound && c && cache_reply_get(c, p->key, &of);
+    if (c || !sound)
+        dtd_hits_read_end(s->hits);
+    p->from = stored ? DTD_HIT_STORE : DTD_HIT_MEMORY;
+    if (stored && (p->reply = dtd_reply_new(p->key, DTD_REPLY_TYPE, &of)))
+        sound = true;
+    else if (sound)
+        p->reply = dtd_reply_ref(r);
+    else if (r)
+        dtd_replies_drop(s->replies, p->key);
+    dtd_reply_unref(r);
+    return p->reply != NULL;
+}
+
+/* By the graph's signature. 1 found: the reply's row and text are in `of`. */
+static int post_find(struct post *p, struct dt_graph *g, struct cache_reply *of)
+{
+    struct dtd_service *s = p->a.s;
+    struct dtd_lookup l = {p->want, p->dev.arch, p->dev.key, p->dev.toolchain, &p->opt};
+    struct cache *c = dtd_hits_read(s->hits);
+    json_t *doc = NULL;
+    int r = c ? dtd_lookup(c, &l, g, of->digest, of->signature, &doc) : 0;
+    if (r == 1)
+        cache_last_row(c, &of->entry, of->generation);
+    dtd_hits_read_end(s->hits);
+    if (r != 1)
+        return 0;
+    of->body = json_dumps(doc, JSON_COMPACT);
+    of->len = of->body ? strlen(of->body) : 0;
+    json_decref(doc);
+    return of->body != NULL;
+}
+
+static void post_by_signature(struct post *p, struct dt_graph *g)
+{
+    struct cache_reply of = {0};
+    if (post_find(p, g, &of)) {
+        if (of.len > dtd_replies_limit(p->a.s->replies))
+            p->key[0] = 0; /* too long to keep */
+        p->reply = dtd_reply_new(p->key, DTD_REPLY_TYPE, &of);
+        p->from = DTD_HIT_SIGNATURE;
+    }
+    cache_reply_done(&of);
+}
+
+/* What the finished job needs to keep its document as the reply to this body. */
+static struct dtd_keep *post_keep(const struct post *p)
+{
+    dt_free_ char *policy = *p->key ? dtd_policy(&p->opt, p->want) : NULL;
+    struct dtd_keep *k = policy ? dt_calloc(1, sizeof *k + strlen(policy) + 1) : NULL;
+    if (k && dtd_device_key(&p->dev, k->device) < 0) {
+        free(k);
+        return NULL;
+    }
+    if (k) {
+        snprintf(k->key, sizeof k->key, "%s", p->key);
+        strcpy(k->policy, policy);
+    }
+    return k;
+}
+
+static void post_share(struct post *p, const struct dt_graph *g, const char *options)
+{
     char limit[40] = ""; /* part of the key: a post does not join a job with a shorter time limit */
+    dt_free_ char *shared = NULL;
     if (p->opt.timeout > 0)
         snprintf(limit, sizeof limit, " timeout=%.17g", p->opt.timeout);
     if (options && asprintf(&shared, "%s%s", options, limit) < 0)
         shared = NULL;
     p->rc = shared ? dtd_share_key(g->json, p->want, p->device, shared, p->share, &p->err)
                    : dt_err_set(&p->err, DT_E_NOMEM, "out of memory");
-    if (p->rc >= 0 && cached && p->known && !g->is_plan) {
-        struct dtd_lookup l = {p->want, p->arch, p->key, p->toolchain, &p->opt};
-        json_t *doc = NULL;
-        uv_mutex_lock(&a->s->cache_lock);
-        int r = dtd_lookup(a->s->cache, &l, g, p->digest, p->signature, &doc);
-        if (r == 1)
-            cache_own(a->s->cache, p->signature, p->uid);
-        uv_mutex_unlock(&a->s->cache_lock);
-        if (r == 1) {
-            p->document = json_dumps(doc, JSON_COMPACT);
-            json_decref(doc);
-        }
-    }
-    if (p->rc >= 0 && !p->document) {
+}
+
+static void post_work(struct dtd_async *a)
+{
+    struct post *p = (struct post *)a;
+    struct dt_graph *g = NULL;
+    bool cached = false;
+    const char *verb = verb_of(p->want, &cached);
+    if (post_by_body(p))
+        return;
+    p->rc = dt_graph_parse(p->body, p->len, &g, &p->err);
+    if (p->rc < 0)
+        return;
+    if (cached && p->known && !g->is_plan)
+        post_by_signature(p, g);
+    json_t *oj = p->reply ? NULL : dtd_options_to_json(&p->opt);
+    dt_free_ char *options = oj ? json_dumps(oj, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    json_decref(oj);
+    if (!p->reply)
+        post_share(p, g, options);
+    if (p->rc >= 0 && !p->reply) {
         struct dt_str s = {0};
         dt_str_addf(&s, "{\"verb\":\"%s\",\"options\":%s,\"graph\":", verb, options);
         dt_str_addn(&s, p->body, p->len);
@@ -115,8 +220,22 @@ static void post_work(struct dtd_async *a)
         p->request = dt_str_take(&s);
         if (!p->request)
             p->rc = dt_err_set(&p->err, DT_E_NOMEM, "out of memory");
+        p->keep = post_keep(p);
     }
     dt_graph_free(g);
+}
+
+/* 200 with a finished reply. On the loop's thread. */
+static void post_hit(struct dtd_service *s, struct dtd_req *r, struct dtd_reply *f, const char *want,
+                     enum dtd_hit_from from, unsigned uid)
+{
+    char h[320];
+    snprintf(h, sizeof h, "Dovetail-Cache: hit\r\nDovetail-Signature: %s\r\nDovetail-Digest: %s\r\n", f->of.signature,
+             f->of.digest);
+    s->cache_hits++;
+    s->hits_from[from]++;
+    dtd_hits_note(s->hits, f, want, uid, from == DTD_HIT_SIGNATURE && *f->key, true);
+    dtd_reply_finished(s, r, f, h, false);
 }
 
 static void post_after(struct dtd_async *a)
@@ -124,21 +243,16 @@ static void post_after(struct dtd_async *a)
     struct post *p = (struct post *)a;
     struct dtd_service *s = a->s;
     struct dtd_job *j = NULL;
+    if (p->reply && *p->reply->key)
+        dtd_replies_put(s->replies, p->reply, p->version);
     if (!a->req)
         return;
     if (p->rc < 0) {
         dtd_reply_problem(a->req, 0, NULL, &p->err);
         return;
     }
-    if (p->document) {
-        struct dt_str h = {0};
-        dt_str_addf(&h, "Dovetail-Cache: hit\r\nDovetail-Signature: %s\r\nDovetail-Digest: %s\r\n", p->signature,
-                    p->digest);
-        s->cache_hits++;
-        size_t n = strlen(p->document);
-        dtd_reply_take(a->req, 200, "application/json", h.s, p->document, n);
-        p->document = NULL;
-        dt_str_done(&h);
+    if (p->reply) {
+        post_hit(s, a->req, p->reply, p->want, p->from, p->uid);
         return;
     }
     if (s->draining) {
@@ -146,6 +260,8 @@ static void post_after(struct dtd_async *a)
         return;
     }
     s->cache_misses++;
+    if (p->cached)
+        dtd_hits_miss(s->hits, p->want);
     char *request = p->request;
     p->request = NULL;
     int r = dtd_jobs_post(&s->jobs, p->share, p->want, p->device, p->opt.timeout, request, p->nrequest, &j, &p->err);
@@ -153,8 +269,11 @@ static void post_after(struct dtd_async *a)
         dtd_reply_problem(a->req, 0, "Retry-After: 5\r\n", &p->err);
         return;
     }
-    if (!r)
+    if (!r) {
         dt_log(DT_LOG_INFO, "job %s: %s on %s, queued", j->id, j->want, j->device);
+        j->keep = p->keep;
+        p->keep = NULL;
+    }
     dtd_job_own(j, dtd_peer_uid(a->req), true);
     struct dt_str h = {0};
     dt_str_addf(&h, "Location: /v1/jobs/%s\r\nDovetail-Cache: miss\r\n", j->id);
@@ -168,8 +287,9 @@ static void post_release(struct dtd_async *a)
     struct post *p = (struct post *)a;
     dtd_options_done(&p->opt);
     dt_err_done(&p->err);
+    dtd_reply_unref(p->reply);
+    free(p->keep);
     free(p->body);
-    free(p->document);
     free(p->request);
     free(p);
 }
@@ -199,29 +319,52 @@ static int api_post_read_query(struct post *p, struct dtd_service *s, const char
     return dtd_device_normal(*device ? device : s->cfg.device, p->device, sizeof p->device, e);
 }
 
+/* true: the reply was in memory and is sent. */
+static bool post_at_once(struct post *p, struct dtd_service *s, struct dtd_req *r)
+{
+    bool sound = false;
+    if (!p->cached || !p->known)
+        return false;
+    p->version = dtd_hits_version(s->hits);
+    if (p->len > HASH_HERE)
+        return false;
+    post_key(p);
+    p->reply = *p->key ? dtd_replies_get(s->replies, p->key, p->version, &sound) : NULL;
+    if (!sound)
+        return false;
+    post_hit(s, r, p->reply, p->want, DTD_HIT_MEMORY, p->uid);
+    return true;
+}
+
 void api_post_job(struct dtd_service *s, struct dtd_req *r)
 {
     struct post *p = dt_calloc(1, sizeof *p);
     struct dt_err e = {0};
-    if (!p || api_post_read_query(p, s, r->query, &e) < 0) {
-        if (!p)
-            dt_err_set(&e, DT_E_NOMEM, "out of memory");
-        else
+    const char *encoding = dtd_req_header(r, "content-encoding");
+    int rc = p ? 0 : dt_err_set(&e, DT_E_NOMEM, "out of memory");
+    if (rc >= 0 && encoding && *encoding && strcasecmp(encoding, "identity"))
+        rc = dt_err_set(&e, DT_E_ENCODING, "the body is encoded (%.40s): send it as it is", encoding);
+    if (rc >= 0)
+        rc = api_post_read_query(p, s, r->query, &e);
+    if (rc < 0) {
+        if (p)
             post_release(&p->a);
-        dtd_reply_problem(r, 0, NULL, &e);
+        dtd_reply_problem(r, 0, e.num == DT_E_ENCODING ? "Accept-Encoding: identity\r\n" : NULL, &e);
         return;
     }
     const struct dtd_device *d = dtd_pool_device(s->pool, p->device);
+    verb_of(p->want, &p->cached);
     if (d) {
         p->known = true;
-        snprintf(p->arch, sizeof p->arch, "%s", d->arch);
-        snprintf(p->key, sizeof p->key, "%s", d->key);
-        snprintf(p->toolchain, sizeof p->toolchain, "%s", d->toolchain);
+        p->dev = *d;
     }
     p->uid = dtd_peer_uid(r);
     p->body = r->body;
     p->len = r->body_len;
     r->body = NULL;
     p->a = (struct dtd_async){.s = s, .req = r, .work = post_work, .after = post_after, .release = post_release};
-    dtd_async_start(&p->a);
+    if (post_at_once(p, s, r))
+        post_release(&p->a);
+    else
+        dtd_async_start(&p->a);
 }

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/str.h"
+#include "daemon/service/hits.h"
 #include "daemon/service/service.h"
 
 void api_root(struct dtd_service *s, struct dtd_req *r)
@@ -124,6 +125,15 @@ void api_metrics(struct dtd_service *s, struct dtd_req *r)
     api_status_one(&o, "job_result_bytes", "gauge", "Bytes of results that are remembered.",
                    (double)s->jobs.result_bytes);
     api_status_one(&o, "cache_hits_total", "counter", "Posts answered from the cache at once.", (double)s->cache_hits);
+    metric(&o, "reply_hits_total", "counter", "Posts answered from the cache, by where the reply was found.");
+    for (int i = 0; i < DTD_HIT_FROMS; i++)
+        dt_str_addf(&o, "dovetail_reply_hits_total{from=\"%s\"} %llu\n", dtd_hit_names[i],
+                    (unsigned long long)s->hits_from[i]);
+    api_status_one(&o, "replies_not_modified_total", "counter", "Replies 304.", (double)s->not_modified);
+    uint64_t replies, reply_bytes;
+    dtd_replies_size(s->replies, &replies, &reply_bytes);
+    api_status_one(&o, "replies", "gauge", "Finished replies in memory.", (double)replies);
+    api_status_one(&o, "reply_bytes", "gauge", "Bytes of finished replies in memory.", (double)reply_bytes);
     api_status_one(&o, "cache_misses_total", "counter", "Posts that became or joined a job.", (double)s->cache_misses);
     api_status_one(&o, "workers", "gauge", "Worker processes.", p->alive);
     api_status_one(&o, "workers_busy", "gauge", "Worker processes with a job.", p->busy);

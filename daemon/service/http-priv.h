@@ -78,6 +78,7 @@ struct dtd_conn {
     struct dtd_req req;
     unsigned writes; /* under way */
     bool end_after_writes;
+    bool handling, answered; /* the handler is being called; it has answered, and all of that is written */
 };
 
 extern const llhttp_settings_t http_settings; /* http-parse.c */

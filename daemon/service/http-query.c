@@ -119,3 +119,55 @@ const char *dtd_http_reason(int status)
             return reasons[i].text;
     return "Unknown";
 }
+
+/* "; q=0.000" of a list's member s[0..n): 0 refuses. A parameter that is broken refuses as well. */
+static bool weight_is_zero(const char *s, size_t n)
+{
+    const char *q = memchr(s, ';', n);
+    if (!q)
+        return false;
+    const char *end = s + n;
+    for (q++; q < end && (*q == ' ' || *q == '\t'); q++)
+        ;
+    if (end - q < 3 || (q[0] != 'q' && q[0] != 'Q') || q[1] != '=' || (q[2] != '0' && q[2] != '1'))
+        return true;
+    for (const char *p = q + 2; p < end && *p != ' ' && *p != '\t' && *p != ';'; p++)
+        if (*p >= '1' && *p <= '9')
+            return false;
+    return true;
+}
+
+bool dtd_takes_encoding(const char *accept, const char *coding)
+{
+    size_t nc = strlen(coding);
+    int named = -1, any = -1;
+    for (const char *p = accept ? accept : ""; *p;) {
+        p += strspn(p, ", \t");
+        size_t n = strcspn(p, ","), name = strcspn(p, "; \t,");
+        bool ok = n && !weight_is_zero(p, n);
+        if (name == nc && !strncasecmp(p, coding, nc))
+            named = ok;
+        else if (name == 1 && *p == '*')
+            any = ok;
+        p += n;
+    }
+    return named >= 0 ? named : any > 0;
+}
+
+bool dtd_tag_matches(const char *list, const char *etag)
+{
+    size_t n = strlen(etag);
+    for (const char *p = list ? list : ""; *p;) {
+        p += strspn(p, ", \t");
+        if (*p == '*')
+            return true;
+        if (p[0] == 'W' && p[1] == '/')
+            p += 2;
+        if (!strncmp(p, etag, n) && (!p[n] || strchr(", \t", p[n])))
+            return true;
+        if (*p == '"') /* a tag may hold commas */
+            p += 1 + strcspn(p + 1, "\"");
+        p += strcspn(p, ",");
+    }
+    return false;
+}

@@ -20,15 +20,24 @@ struct send {
     uv_write_t w;
     struct dtd_conn *conn;
     char *head, *body;
+    void (*release)(void *owner); /* of a body that is shared */
+    void *owner;
 };
+
+static void send_free(struct send *s)
+{
+    free(s->head);
+    free(s->body);
+    if (s->release)
+        s->release(s->owner);
+    free(s);
+}
 
 static void on_sent(uv_write_t *w, int status)
 {
     struct send *s = w->data;
     struct dtd_conn *c = s->conn;
-    free(s->head);
-    free(s->body);
-    free(s);
+    send_free(s);
     c->writes--;
     if (c->state == CONN_CLOSED)
         return;
@@ -79,25 +88,73 @@ static void add_head(struct dtd_conn *c, struct dt_str *h, int status, const cha
         c->http->count.by_class[status / 100]++;
     if (c->http->stopping)
         c->keep_alive = false;
-    dt_str_addf(h, "HTTP/1.1 %d %s\r\nServer: dovetail/%s\r\nCache-Control: no-store\r\n", status,
-                dtd_http_reason(status), DOVETAIL_VERSION);
+    dt_str_addf(h, "HTTP/1.1 %d %s\r\nServer: dovetail/%s\r\n%s", status, dtd_http_reason(status), DOVETAIL_VERSION,
+                headers && strstr(headers, "Cache-Control:") ? "" : "Cache-Control: no-store\r\n");
     if (type)
         dt_str_addf(h, "Content-Type: %s\r\n", type);
     if (headers)
         dt_str_add(h, headers);
 }
 
+/* The head of a whole reply. */
+static struct dt_str whole_head(struct dtd_conn *c, int status, const char *type, const char *headers, size_t len)
+{
+    struct dt_str h = {0};
+    c->req.gone = NULL;
+    add_head(c, &h, status, type, headers);
+    if (status != 204 && status != 304)
+        dt_str_addf(&h, "Content-Length: %zu\r\n", len);
+    dt_str_addf(&h, "Connection: %s\r\n\r\n", c->keep_alive ? "keep-alive" : "close");
+    return h;
+}
+
+void dtd_reply_shared(struct dtd_req *r, int status, const char *type, const char *headers, const char *body,
+                      size_t len, void (*release)(void *owner), void *owner)
+{
+    struct dtd_conn *c = r->conn;
+    struct dt_str h = whole_head(c, status, type, headers, len);
+    struct send *s = dt_malloc(sizeof *s);
+    size_t n = h.len, sent = 0, all = n + (c->head_only ? 0 : len);
+    char *head = dt_str_take(&h);
+    uv_buf_t b[2] = {uv_buf_init(head, (unsigned)n), uv_buf_init((char *)body, (unsigned)(all - n))};
+    if (s)
+        *s = (struct send){.conn = c, .head = head, .release = release, .owner = owner};
+    if (!s || !head || c->state == CONN_CLOSED) {
+        free(head);
+        free(s);
+        release(owner);
+        conn_timer(c, 0);
+        return;
+    }
+    int w = c->writes ? 0 : uv_try_write((uv_stream_t *)&c->pipe, b, all > n ? 2 : 1);
+    if (w > 0)
+        sent = (size_t)w;
+    if (sent == all) {
+        send_free(s);
+        conn_reply_done(c);
+        return;
+    }
+    uv_buf_t rest[2] = {uv_buf_init(head + sent, (unsigned)(sent < n ? n - sent : 0)), b[1]};
+    if (sent > n)
+        rest[1] = uv_buf_init((char *)body + (sent - n), (unsigned)(all - sent));
+    s->w.data = s;
+    c->writes++;
+    c->end_after_writes = true;
+    conn_timer(c, c->http->limit.request_ms);
+    bool some = sent < n;
+    if (uv_write(&s->w, (uv_stream_t *)&c->pipe, some ? rest : rest + 1, some ? (all > n ? 2 : 1) : 1, on_sent) < 0) {
+        c->writes--;
+        send_free(s);
+        conn_timer(c, 0);
+    }
+}
+
 void dtd_reply_take(struct dtd_req *r, int status, const char *type, const char *headers, char *body, size_t len)
 {
     struct dtd_conn *c = r->conn;
-    struct dt_str h = {0};
     if (!body)
         len = 0;
-    r->gone = NULL;
-    add_head(c, &h, status, type, headers);
-    if (status != 204)
-        dt_str_addf(&h, "Content-Length: %zu\r\n", len);
-    dt_str_addf(&h, "Connection: %s\r\n\r\n", c->keep_alive ? "keep-alive" : "close");
+    struct dt_str h = whole_head(c, status, type, headers, len);
     if (c->head_only) {
         free(body);
         body = NULL;

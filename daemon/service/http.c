@@ -29,6 +29,7 @@
 
 static void on_timer(uv_timer_t *t);
 static void process(struct dtd_conn *c);
+static bool next_request(struct dtd_conn *c);
 
 void conn_timer(struct dtd_conn *c, unsigned ms)
 {
@@ -165,7 +166,7 @@ static void serve(struct dtd_conn *c)
 }
 
 /* Feed what is in `pending` to the parser until a request is complete or it is used up. */
-static void process(struct dtd_conn *c)
+static void process_one(struct dtd_conn *c)
 {
     if (c->state != CONN_READING)
         return;
@@ -186,6 +187,18 @@ static void process(struct dtd_conn *c)
         http_refuse(c, r, why);
     else if (c->eof)
         conn_close(c); /* half a request */
+}
+
+/* Requests one after the other, as long as their replies are written at once: in a loop, since a client may send
+ * thousands without waiting. */
+static void process(struct dtd_conn *c)
+{
+    do {
+        c->answered = false;
+        c->handling = true;
+        process_one(c);
+        c->handling = false;
+    } while (c->answered && next_request(c));
 }
 
 static void on_alloc(uv_handle_t *h, size_t want, uv_buf_t *b)
@@ -231,32 +244,41 @@ static void start_reading(struct dtd_conn *c)
 
 static void on_shutdown(uv_shutdown_t *s, int status) { free(s); }
 
-void conn_reply_done(struct dtd_conn *c)
+/* The reply is written. true: the connection takes the next request; false: it ends. */
+static bool next_request(struct dtd_conn *c)
 {
     if (c->state != CONN_SERVING)
-        return;
+        return false;
     if (c->keep_alive && !c->http->stopping) {
         reset_request(c);
         c->state = CONN_READING;
         conn_timer(c, c->http->limit.idle_ms);
         start_reading(c);
-        process(c);
-        return;
+        return true;
     }
     c->req.gone = NULL;
     c->state = CONN_LINGER;
     if (c->eof) {
         conn_close(c);
-        return;
+        return false;
     }
     uv_shutdown_t *s = dt_malloc(sizeof *s);
     if (!s || uv_shutdown(s, (uv_stream_t *)&c->pipe, on_shutdown) < 0) {
         free(s);
         conn_close(c);
-        return;
+        return false;
     }
     conn_timer(c, LINGER_MS);
     start_reading(c);
+    return false;
+}
+
+void conn_reply_done(struct dtd_conn *c)
+{
+    if (c->handling)
+        c->answered = true; /* process() goes on */
+    else if (next_request(c))
+        process(c);
 }
 
 /* ---- listening -------------------------------------------------------------------------------------------------- */

@@ -62,6 +62,10 @@ const struct dtd_http_counts *dtd_http_counts(const struct dtd_http *h);
 
 /* `headers`: further lines, each ended by CR LF, or NULL. Takes `body` (malloc). */
 void dtd_reply_take(struct dtd_req *r, int status, const char *type, const char *headers, char *body, size_t len);
+/* The same with a body that is not taken: release(owner) is called once it is not needed any more, perhaps at once. What
+ * the socket takes is written here and now. */
+void dtd_reply_shared(struct dtd_req *r, int status, const char *type, const char *headers, const char *body,
+                      size_t len, void (*release)(void *owner), void *owner);
 /* The problem document of `e`; status 0: the error's own. Empties e. */
 void dtd_reply_problem(struct dtd_req *r, int status, const char *headers, struct dt_err *e);
 void dtd_reply_err(struct dtd_req *r, int num, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -80,5 +84,10 @@ int dtd_query_next(const char **pos, char *name, size_t nname, char *value, size
 /* Does `path` match `pattern` (`*` stands for one segment that is not empty)? Parameters are copied into buf. */
 bool dtd_path_match(const char *pattern, const char *path, char *buf, size_t nbuf, const char *param[DTD_MAX_PARAMS]);
 const char *dtd_http_reason(int status);
+/* Does a client that sent this Accept-Encoding (NULL: none) take this coding? Not with q=0, and not unless it is named,
+ * by itself or by `*`. */
+bool dtd_takes_encoding(const char *accept, const char *coding);
+/* Does If-None-Match (NULL: none) hold this entity tag, quotes included, or `*`? Weak tags match too. */
+bool dtd_tag_matches(const char *list, const char *etag);
 
 #endif

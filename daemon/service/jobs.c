@@ -65,6 +65,7 @@ static void job_free(struct dtd_jobs *js, struct dtd_job *j)
         free(j->event[(j->first + i) % DTD_MAX_EVENTS].json);
     free(j->event);
     free(j->request);
+    free(j->keep);
     free(j->progress);
     free(j->result);
     free(j->problem);

@@ -36,6 +36,12 @@ struct dtd_owner {
     bool posted, written; /* the graph is theirs, not one that was stored; own.c has written that down */
 };
 
+/* Under which key the job's document is to be kept as a finished reply; NULL in a job: it is not. free() it. */
+struct dtd_keep {
+    char key[72], device[72]; /* dtd_reply_key, dtd_device_key at the time of the post */
+    char policy[];
+};
+
 struct dtd_job;
 struct dtd_watch { /* called after every event; zero-initialise; owned by the watcher */
     void (*fn)(struct dtd_watch *w, struct dtd_job *j);
@@ -55,6 +61,7 @@ struct dtd_job {
     uint64_t created_ms, started_ms, finished_ms; /* since 1970 */
     char *request;                                /* body of the request frame; given to the worker at start */
     size_t request_len;
+    struct dtd_keep *keep;
     char *progress;          /* JSON object or NULL */
     struct dtd_event *event; /* ring */
     unsigned nevent, first;

@@ -21,6 +21,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cache/cache.h"
+#include "daemon/service/hits.h"
 #include "daemon/service/service.h"
 
 static struct dtd_service svc;
@@ -38,6 +39,7 @@ static void shut(void)
     dtd_http_drop(svc.http);
     uv_close((uv_handle_t *)&drain, NULL);
     uv_close((uv_handle_t *)&settle, NULL);
+    dtd_hits_close(svc.hits);
     for (int i = 0; i < 2; i++)
         uv_close((uv_handle_t *)&sigs[i], NULL);
 }
@@ -209,6 +211,10 @@ static int setup(struct dt_err *e)
     dtd_jobs_init(&svc.jobs, (unsigned)c->max_queued, (unsigned)c->max_finished, (size_t)c->max_finished_mb << 20);
     if (uv_mutex_init(&svc.cache_lock) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    svc.replies = dtd_replies_new((size_t)c->replies_mb << 20);
+    svc.hits = dtd_hits_new(&svc);
+    if (!svc.replies || !svc.hits)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
     int r = cache_open(c->cache, &svc.cache, e);
     if (r >= 0)
         r = dtd_pool_new(&svc, &svc.pool, e);
@@ -249,6 +255,8 @@ int main(int argc, char **argv)
     svc.pool = dtd_pool_free(svc.pool);
     svc.http = dtd_http_free(svc.http);
     dtd_jobs_done(&svc.jobs);
+    svc.hits = dtd_hits_free(svc.hits);
+    svc.replies = dtd_replies_free(svc.replies);
     cache_close(svc.cache);
     uv_mutex_destroy(&svc.cache_lock);
     uv_loop_close(svc.loop);

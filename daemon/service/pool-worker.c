@@ -321,7 +321,7 @@ static void got_result(struct dtd_worker *w, const char *body, size_t len)
             memcpy(copy, doc, ndoc);
             copy[ndoc] = 0;
             dtd_finish(p->service, j, dt_json_text(head, "cache"), dt_json_text(head, "signature"),
-                       dt_json_text(head, "digest"), copy, ndoc);
+                       dt_json_text(head, "digest"), dt_json_text(head, "generation"), copy, ndoc);
         } else {
             struct dt_err e = {0};
             dt_err_set(&e, DT_E_NOMEM, "out of memory for a result of %zu bytes", ndoc);

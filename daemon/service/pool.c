@@ -76,6 +76,9 @@ int pool_learn(struct dtd_pool *p, const char *spec, const json_t *doc)
     copy_text(k->device.key, sizeof k->device.key, doc, "key");
     copy_text(k->device.toolchain, sizeof k->device.toolchain, doc, "toolchain");
     copy_text(k->device.figures, sizeof k->device.figures, doc, "figures");
+    copy_text(k->device.driver, sizeof k->device.driver, doc, "driver");
+    copy_text(k->device.calibration, sizeof k->device.calibration, doc, "calibration");
+    copy_text(k->device.settings, sizeof k->device.settings, doc, "settings");
     json_decref(k->device.info);
     json_decref(k->device.devices);
     k->device.info = json_incref(json_object_get(doc, "device"));

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "base/hash.h"
 
 struct dtd_service;
 struct dtd_job;
@@ -24,8 +25,10 @@ struct dtd_pool;
 struct dtd_device {
     char arch[16], key[192], toolchain[256];
     char figures[16]; /* of its timing model: stock, calibrated, given; "" for a GPU */
-    json_t *info;     /* the "device" member of documents */
-    json_t *devices;  /* all devices of the machine */
+    char driver[64], calibration[DT_SHA256_TEXT],
+        settings[128]; /* its build; figures in force; what else changes plans */
+    json_t *info;      /* the "device" member of documents */
+    json_t *devices;   /* all devices of the machine */
 };
 
 struct dtd_pool_counts {

@@ -15,8 +15,11 @@
 #include "daemon/service/http.h"
 #include "daemon/service/jobs.h"
 #include "daemon/service/pool.h"
+#include "daemon/service/replies.h"
 
 struct cache;
+struct dtd_hits;
+struct dtd_replies;
 
 struct dtd_service {
     uv_loop_t *loop;
@@ -26,6 +29,10 @@ struct dtd_service {
     struct dtd_pool *pool;
     struct cache *cache; /* under cache_lock */
     uv_mutex_t cache_lock;
+    struct dtd_replies *replies;       /* finished ones, in memory */
+    struct dtd_hits *hits;             /* the reading side of the cache */
+    uint64_t hits_from[3];             /* of posts, by enum dtd_hit_from */
+    uint64_t not_modified;             /* replies 304 */
     uint64_t cache_hits, cache_misses; /* of posts */
     uint64_t start_us;
     bool draining;
@@ -80,14 +87,17 @@ void api_cache_import(struct dtd_service *s, struct dtd_req *r);
 void api_cache_nearest(struct dtd_service *s, struct dtd_req *r);
 
 void api_reprofile(struct dtd_service *s, struct dtd_req *r); /* api-reprofile.c */
+/* api-docs.c: give out a finished reply, compressed if the client takes that. tag: with its ETag, for GET; if the client
+ * has it already, 304. `headers` as in dtd_reply_take, or NULL. */
+void dtd_reply_finished(struct dtd_service *s, struct dtd_req *r, struct dtd_reply *f, const char *headers, bool tag);
 /* api-post.c: equal for posts that may share a job. */
 int dtd_share_key(const json_t *graph, const char *want, const char *device, const char *options,
                   char share[DT_SHA256_TEXT], struct dt_err *e);
 
-/* own.c: write the job's posters down as owners of the signature's entries, then report the job as done. Takes
- * `document`. */
+/* own.c: write the job's posters down as owners of the signature's entries, keep the finished reply to what was posted,
+ * then report the job as done. Takes `document`. generation: of its row in the cache, or "". */
 void dtd_finish(struct dtd_service *s, struct dtd_job *j, const char *cache, const char *signature, const char *digest,
-                char *document, size_t len);
+                const char *generation, char *document, size_t len);
 
 /* ---- peer.c ----------------------------------------------------------------------------------------------------- */
 uid_t dtd_peer_uid(const struct dtd_req *r); /* (uid_t)-1: not known */

@@ -247,6 +247,19 @@ char *dtd_policy(const struct dtd_options *o, const char *want)
     return dt_str_take(&s);
 }
 
+char *dtd_options_text(const struct dtd_options *o)
+{
+    struct dt_str s = {0};
+    for (unsigned i = 0; i < o->nallow; i++)
+        dt_str_addf(&s, "allow=%s ", o->allow[i]);
+    for (unsigned i = 0; i < o->ndeny; i++)
+        dt_str_addf(&s, "deny=%s ", o->deny[i]);
+    dt_str_addf(&s, "maps=%d all_edges=%d dump=%d whole=%d budget=%.17g seed=%llu check=%s schedule=%llu timeout=%.17g",
+                o->maps, o->all_edges, o->dump, o->whole, o->budget, (unsigned long long)o->seed, o->check,
+                (unsigned long long)o->schedule, o->timeout);
+    return dt_str_take(&s);
+}
+
 bool dtd_error_ends_worker(int num)
 {
     return num == DT_E_BOUNDS || num == DT_E_TRAP || num == DT_E_DEADLOCK || num == DT_E_RACE || num == DT_E_UNINIT ||

@@ -38,6 +38,8 @@ int dtd_options_from_json(struct dtd_options *o, const json_t *j, struct dt_err 
 json_t *dtd_options_to_json(const struct dtd_options *o);
 /* Everything in the options that changes the document, canonical. Caller frees; NULL: memory. */
 char *dtd_policy(const struct dtd_options *o, const char *want);
+/* All options, whether they change the document or not, canonical. Caller frees; NULL: memory. */
+char *dtd_options_text(const struct dtd_options *o);
 /* After these errors the device's context may be unusable: the worker ends itself once it has answered. */
 bool dtd_error_ends_worker(int num);
 

@@ -75,6 +75,19 @@ static void add_device(const char *spec, const struct dev_info *i, void *user)
     json_array_append_new(user, o);
 }
 
+/* What the environment says about this worker that can give another plan for the same graph. */
+static void settings_text(char *out, size_t n)
+{
+    static const char *const name[] = {"DOVETAIL_CUPTI", "DOVETAIL_RECORDER"};
+    size_t at = 0;
+    out[0] = 0;
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+        const char *v = getenv(name[i]);
+        if (v && *v && at < n)
+            at += (size_t)snprintf(out + at, n - at, "%s=%.32s ", name[i], v);
+    }
+}
+
 int wrk_devices(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
 {
     int r = wrk_open(w, e);
@@ -86,14 +99,16 @@ int wrk_devices(struct wrk *w, json_t *in, const struct dtd_options *o, struct w
         dt_log(DT_LOG_WARN, "devices: %s", ignored.detail ? ignored.detail : "");
     dt_err_done(&ignored);
     const char *given = getenv("DOVETAIL_SOFTGPU_FIGURES");
+    char settings[128];
+    settings_text(settings, sizeof settings);
     const char *figures = w->calibrated             ? "calibrated"
                           : !dev_info(w->dev)->soft ? NULL
                           : given && *given         ? "given"
                                                     : "stock";
-    a->document = json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:s, s:s?, s:o}", "spec", w->spec, "device",
+    a->document = json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:s, s:s, s:s?, s:o}", "spec", w->spec, "device",
                             dev_info_to_json(dev_info(w->dev)), "arch", dev_info(w->dev)->arch, "key", w->key,
-                            "toolchain", w->toolchain, "driver", w->driver, "calibration", w->calibration, "figures",
-                            figures, "devices", list);
+                            "toolchain", w->toolchain, "driver", w->driver, "calibration", w->calibration, "settings",
+                            settings, "figures", figures, "devices", list);
     return a->document ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
