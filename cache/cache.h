@@ -89,7 +89,6 @@ int cache_reply_put(struct cache *c, const char *key, const struct cache_reply *
 struct cache_hits {
     const struct cache_count {
         const char *want;
-        bool miss;
         uint64_t n;
     } * count;
     const struct cache_used {

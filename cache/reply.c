@@ -230,11 +230,11 @@ static int reply_run(struct cache *c, const char *sql, const char *text, int64_t
 
 static int hits_write(struct cache *c, const struct cache_hits *h, int64_t max_bytes)
 {
-    static const char count[] = "INSERT INTO counter (want, name, n) VALUES (?1, CASE ?2 WHEN 0 THEN 'hits' ELSE "
-                                "'misses' END, ?3) ON CONFLICT DO UPDATE SET n = n + excluded.n";
+    static const char count[] = "INSERT INTO counter (want, name, n) VALUES (?1, 'hits', ?2) "
+                                "ON CONFLICT DO UPDATE SET n = n + excluded.n";
     int rc = SQLITE_OK;
     for (size_t i = 0; rc == SQLITE_OK && i < h->ncount; i++)
-        rc = reply_run(c, count, h->count[i].want, h->count[i].miss, (int64_t)h->count[i].n);
+        rc = reply_run(c, count, h->count[i].want, (int64_t)h->count[i].n, 0);
     for (size_t i = 0; rc == SQLITE_OK && i < h->nentry; i++)
         rc = reply_run(c, "UPDATE entry SET used = unixepoch(), hits = hits + ?2 WHERE id = ?1", NULL, h->entry[i].id,
                        (int64_t)h->entry[i].n);

@@ -260,8 +260,6 @@ static void post_after(struct dtd_async *a)
         return;
     }
     s->cache_misses++;
-    if (p->cached)
-        dtd_hits_miss(s->hits, p->want);
     char *request = p->request;
     p->request = NULL;
     int r = dtd_jobs_post(&s->jobs, p->share, p->want, p->device, p->opt.timeout, request, p->nrequest, &j, &p->err);

@@ -37,7 +37,7 @@ static const char *const kinds[] = {"plan", "analysis"};
 
 struct batch {
     struct dt_vec(struct note) note;
-    uint64_t hits[KINDS], misses[KINDS];
+    uint64_t hits[KINDS];
     size_t bytes; /* of fresh replies */
 };
 
@@ -96,12 +96,9 @@ static int batch_write(struct dtd_hits *h, const struct batch *b, struct dt_err 
     struct dt_vec(struct cache_owned) owned = {0};
     struct dt_vec(struct cache_kept_reply) kept = {0};
     bool ok = true;
-    for (size_t k = 0; k < KINDS; k++) {
+    for (size_t k = 0; k < KINDS; k++)
         if (b->hits[k])
-            ok &= dt_push(&count, (struct cache_count){kinds[k], false, b->hits[k]});
-        if (b->misses[k])
-            ok &= dt_push(&count, (struct cache_count){kinds[k], true, b->misses[k]});
-    }
+            ok &= dt_push(&count, (struct cache_count){kinds[k], b->hits[k]});
     for (size_t i = 0; i < b->note.n; i++) {
         const struct note *n = &b->note.p[i];
         if (n->hits)
@@ -124,10 +121,8 @@ static int batch_write(struct dtd_hits *h, const struct batch *b, struct dt_err 
 /* Back into the batch, in front of what came meanwhile. */
 static void batch_back(struct batch *to, struct batch *b)
 {
-    for (size_t k = 0; k < KINDS; k++) {
+    for (size_t k = 0; k < KINDS; k++)
         to->hits[k] += b->hits[k];
-        to->misses[k] += b->misses[k];
-    }
     for (size_t i = 0; i < b->note.n; i++)
         if (to->note.n < NOTES_MAX && dt_push(&to->note, b->note.p[i])) {
             to->bytes += b->note.p[i].fresh ? b->note.p[i].fresh->of.len : 0;
@@ -137,7 +132,7 @@ static void batch_back(struct batch *to, struct batch *b)
 
 static bool batch_empty(const struct batch *b)
 {
-    return !b->note.n && !b->hits[0] && !b->hits[1] && !b->misses[0] && !b->misses[1];
+    return !b->note.n && !b->hits[0] && !b->hits[1];
 }
 
 void dtd_hits_flush(struct dtd_hits *h)
@@ -195,14 +190,6 @@ static void on_flush(uv_timer_t *t)
 }
 
 static size_t kind_of(const char *want) { return strcmp(want, kinds[1]) ? 0 : 1; }
-
-void dtd_hits_miss(struct dtd_hits *h, const char *want)
-{
-    uv_mutex_lock(&h->lock);
-    h->batch.misses[kind_of(want)]++;
-    uv_mutex_unlock(&h->lock);
-    arm(h);
-}
 
 static struct note *note_of(struct batch *b, const struct dtd_reply *r, unsigned uid)
 {
