@@ -7,19 +7,26 @@
 #include "base/hash.h"
 
 #include <openssl/evp.h>
-#include <stdio.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/err.h"
 
+/* The algorithm is looked up once: by EVP_sha256() OpenSSL would do so for every hash, which costs more than hashing a
+ * short text. Kept until the process ends. */
+static EVP_MD *sha256;
+static pthread_once_t sha256_once = PTHREAD_ONCE_INIT;
+static void fetch(void) { sha256 = EVP_MD_fetch(NULL, "SHA256", NULL); }
+
 int dt_sha256_init(struct dt_sha256 *h)
 {
     EVP_MD_CTX *c = EVP_MD_CTX_new();
     if (!c)
         return DT_E_NOMEM;
-    if (!EVP_DigestInit_ex(c, EVP_sha256(), NULL)) {
+    pthread_once(&sha256_once, fetch);
+    if (!EVP_DigestInit_ex(c, sha256 ? sha256 : EVP_sha256(), NULL)) {
         EVP_MD_CTX_free(c);
         return DT_E_NOMEM;
     }
@@ -50,8 +57,11 @@ void dt_sha256_final(struct dt_sha256 *h, char text[DT_SHA256_TEXT])
     unsigned len = 0;
     EVP_DigestFinal_ex(h->ctx, md, &len);
     memcpy(text, "sha256:", 7);
-    for (unsigned i = 0; i < 32; i++)
-        snprintf(text + 7 + 2 * i, 3, "%02x", md[i]);
+    for (unsigned i = 0; i < 32; i++) {
+        text[7 + 2 * i] = "0123456789abcdef"[md[i] >> 4];
+        text[8 + 2 * i] = "0123456789abcdef"[md[i] & 15];
+    }
+    text[71] = 0;
     dt_sha256_done(h);
 }
 

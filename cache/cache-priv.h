@@ -22,7 +22,7 @@ struct cache {
     /* of a reader only (reader.c) */
     bool reader;
     sqlite3_stmt *version; /* PRAGMA data_version */
-    struct timespec changed;
+    struct timespec changed, when; /* the file; the connection was opened (monotonic) */
     off_t bytes;
     uint32_t opened; /* how often */
 };

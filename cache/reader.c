@@ -5,9 +5,9 @@
  *
  * cache_reader_version() is cheap enough to be asked for every request: one stat() and `PRAGMA data_version`, which
  * SQLite answers from the shared memory beside the file. The number changes with every commit of any other connection,
- * of this process or another. It also changes when the file itself does (somebody moved it aside, wrote into it past
- * SQLite, or a checkpoint moved pages into it): the connection is then opened anew, since pages that it keeps may be of
- * the old file.
+ * of this process or another. It also changes when the file itself does (somebody moved it aside; within REOPEN_MS, when
+ * somebody wrote into it past SQLite, or a checkpoint moved pages into it): the connection is then opened anew, since
+ * pages that it keeps may be of the old file.
  *
  * Not here: which rows are read (store.c, reply.c).
  */
@@ -17,6 +17,8 @@
 
 #include "base/alloc.h"
 #include "cache-priv.h"
+
+#define REOPEN_MS 100
 
 static void reader_shut(struct cache *c)
 {
@@ -41,6 +43,7 @@ static int reader_open(struct cache *c, const struct stat *st, struct dt_err *e)
     c->changed = st->st_mtim;
     c->bytes = st->st_size;
     c->opened++;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &c->when);
     if (rc == SQLITE_OK)
         return 0;
     cache_unreadable(c, e);
@@ -72,10 +75,18 @@ int cache_reader(const struct cache *of, struct cache **ret, struct dt_err *e)
     return 0;
 }
 
+/* A checkpoint changes the file's time again and again while it runs: the connection is opened anew ten times a second
+ * at most because of that. */
 static bool reader_same(const struct cache *c, const struct stat *st)
 {
-    return c->db && st->st_dev == c->dev && st->st_ino == c->ino && st->st_size == c->bytes &&
-           st->st_mtim.tv_sec == c->changed.tv_sec && st->st_mtim.tv_nsec == c->changed.tv_nsec;
+    struct timespec now;
+    if (!c->db || st->st_dev != c->dev || st->st_ino != c->ino)
+        return false;
+    if (st->st_size == c->bytes && st->st_mtim.tv_sec == c->changed.tv_sec &&
+        st->st_mtim.tv_nsec == c->changed.tv_nsec)
+        return true;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (now.tv_sec - c->when.tv_sec) * 1000 + (now.tv_nsec - c->when.tv_nsec) / 1000000 < REOPEN_MS;
 }
 
 uint64_t cache_reader_version(struct cache *c)

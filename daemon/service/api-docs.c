@@ -41,12 +41,14 @@ void dtd_reply_finished(struct dtd_service *s, struct dtd_req *r, struct dtd_rep
                      z ? "Content-Encoding: zstd\r\n" : "", tag ? "Cache-Control: private, no-cache\r\n" : "");
     if (tag)
         snprintf(h + n, sizeof h - (size_t)n, "ETag: %s\r\n", etag);
-    dtd_reply_ref(f);
+    struct dtd_shared what = {.file = z ? -1 : f->file, .release = docs_sent, .owner = dtd_reply_ref(f)};
     if (tag && dtd_tag_matches(dtd_req_header(r, "if-none-match"), etag)) {
         s->not_modified++;
-        dtd_reply_shared(r, 304, NULL, h, NULL, 0, docs_sent, f);
+        dtd_reply_shared(r, 304, NULL, h, &what);
     } else {
-        dtd_reply_shared(r, 200, f->type, h, z ? f->of.zstd : f->of.body, z ? f->of.zstd_len : f->of.len, docs_sent, f);
+        what.body = z ? f->of.zstd : f->of.body;
+        what.len = z ? f->of.zstd_len : f->of.len;
+        dtd_reply_shared(r, 200, f->type, h, &what);
     }
 }
 

@@ -78,6 +78,9 @@ struct dtd_conn {
     struct dtd_req req;
     unsigned writes; /* under way */
     bool end_after_writes;
+    bool uid_known;
+    unsigned uid;
+    bool roomy; /* its socket takes more than usual */
     bool handling, answered; /* the handler is being called; it has answered, and all of that is written */
 };
 

@@ -4,17 +4,21 @@
  * does not read is given request_ms; a handler asks dtd_stream_full() and waits for `drained`, so that what is queued
  * for one connection stays bounded (a whole reply is one buffer that exists anyway).
  */
+#include <errno.h>
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
 
 #include "base/alloc.h"
 #include "base/wire.h"
 #include "daemon/service/http-priv.h"
 
 #define STREAM_FULL (256u << 10)
+#define SEND_ROOM (1 << 20) /* asked for; the kernel's wmem_max decides */
 
 struct send {
     uv_write_t w;
@@ -108,41 +112,62 @@ static struct dt_str whole_head(struct dtd_conn *c, int status, const char *type
     return h;
 }
 
-void dtd_reply_shared(struct dtd_req *r, int status, const char *type, const char *headers, const char *body,
-                      size_t len, void (*release)(void *owner), void *owner)
+/* Write what the socket takes without waiting. The body goes from its file if there is one: its pages are lent to the
+ * socket, and not copied. Returns the bytes of head and body that are written; errors are left for uv_write to find. */
+static size_t write_now(struct dtd_conn *c, const char *head, size_t nhead, const struct dtd_shared *what, size_t nbody)
+{
+    uv_buf_t b[2] = {uv_buf_init((char *)head, (unsigned)nhead), uv_buf_init((char *)what->body, (unsigned)nbody)};
+    bool file = what->file >= 0 && nbody;
+    uv_os_fd_t fd;
+    int w = c->writes ? 0 : uv_try_write((uv_stream_t *)&c->pipe, b, nbody && !file ? 2 : 1);
+    size_t sent = w > 0 ? (size_t)w : 0;
+    if (!file || sent < nhead || uv_fileno((uv_handle_t *)&c->pipe, &fd) < 0)
+        return sent;
+    if (!c->roomy) { /* a whole reply of usual size fits, so that the client need not be waited for */
+        int room = SEND_ROOM;
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+        c->roomy = true;
+    }
+    off_t at = 0;
+    while ((size_t)at < nbody) {
+        ssize_t n = sendfile(fd, what->file, &at, nbody - (size_t)at);
+        if (n <= 0 && !(n < 0 && errno == EINTR))
+            break;
+    }
+    return sent + (size_t)at;
+}
+
+void dtd_reply_shared(struct dtd_req *r, int status, const char *type, const char *headers,
+                      const struct dtd_shared *what)
 {
     struct dtd_conn *c = r->conn;
-    struct dt_str h = whole_head(c, status, type, headers, len);
+    struct dt_str h = whole_head(c, status, type, headers, what->len);
     struct send *s = dt_malloc(sizeof *s);
-    size_t n = h.len, sent = 0, all = n + (c->head_only ? 0 : len);
+    size_t n = h.len, nbody = c->head_only ? 0 : what->len, sent = 0;
     char *head = dt_str_take(&h);
-    uv_buf_t b[2] = {uv_buf_init(head, (unsigned)n), uv_buf_init((char *)body, (unsigned)(all - n))};
-    if (s)
-        *s = (struct send){.conn = c, .head = head, .release = release, .owner = owner};
     if (!s || !head || c->state == CONN_CLOSED) {
         free(head);
         free(s);
-        release(owner);
+        what->release(what->owner);
         conn_timer(c, 0);
         return;
     }
-    int w = c->writes ? 0 : uv_try_write((uv_stream_t *)&c->pipe, b, all > n ? 2 : 1);
-    if (w > 0)
-        sent = (size_t)w;
-    if (sent == all) {
+    *s = (struct send){.conn = c, .head = head, .release = what->release, .owner = what->owner};
+    sent = write_now(c, head, n, what, nbody);
+    if (sent == n + nbody) {
         send_free(s);
         conn_reply_done(c);
         return;
     }
-    uv_buf_t rest[2] = {uv_buf_init(head + sent, (unsigned)(sent < n ? n - sent : 0)), b[1]};
-    if (sent > n)
-        rest[1] = uv_buf_init((char *)body + (sent - n), (unsigned)(all - sent));
+    size_t done = sent > n ? sent - n : 0; /* of the body */
+    uv_buf_t b[2] = {uv_buf_init(head + (sent < n ? sent : n), (unsigned)(sent < n ? n - sent : 0)),
+                     uv_buf_init((char *)what->body + done, (unsigned)(nbody - done))};
+    unsigned skip = sent < n ? 0 : 1;
     s->w.data = s;
     c->writes++;
     c->end_after_writes = true;
     conn_timer(c, c->http->limit.request_ms);
-    bool some = sent < n;
-    if (uv_write(&s->w, (uv_stream_t *)&c->pipe, some ? rest : rest + 1, some ? (all > n ? 2 : 1) : 1, on_sent) < 0) {
+    if (uv_write(&s->w, (uv_stream_t *)&c->pipe, b + skip, nbody ? 2 - skip : 1, on_sent) < 0) {
         c->writes--;
         send_free(s);
         conn_timer(c, 0);

@@ -64,8 +64,15 @@ const struct dtd_http_counts *dtd_http_counts(const struct dtd_http *h);
 void dtd_reply_take(struct dtd_req *r, int status, const char *type, const char *headers, char *body, size_t len);
 /* The same with a body that is not taken: release(owner) is called once it is not needed any more, perhaps at once. What
  * the socket takes is written here and now. */
-void dtd_reply_shared(struct dtd_req *r, int status, const char *type, const char *headers, const char *body,
-                      size_t len, void (*release)(void *owner), void *owner);
+struct dtd_shared {
+    const char *body;
+    size_t len;
+    int file; /* one that has the body at its start and does not change, for sendfile(2); -1: none */
+    void (*release)(void *owner);
+    void *owner;
+};
+void dtd_reply_shared(struct dtd_req *r, int status, const char *type, const char *headers,
+                      const struct dtd_shared *what);
 /* The problem document of `e`; status 0: the error's own. Empties e. */
 void dtd_reply_problem(struct dtd_req *r, int status, const char *headers, struct dt_err *e);
 void dtd_reply_err(struct dtd_req *r, int num, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

@@ -34,9 +34,14 @@ static bool credentials(const struct dtd_req *r, int *fd, struct ucred *ret)
 
 uid_t dtd_peer_uid(const struct dtd_req *r)
 {
+    struct dtd_conn *c = r->conn;
     struct ucred u;
     int fd;
-    return credentials(r, &fd, &u) ? u.uid : (uid_t)-1;
+    if (!c->uid_known) { /* it is that of the time of connecting, so once will do */
+        c->uid = credentials(r, &fd, &u) ? u.uid : (uid_t)-1;
+        c->uid_known = c->uid != (uid_t)-1;
+    }
+    return c->uid;
 }
 
 bool dtd_peer_admin(const struct dtd_service *s, const struct dtd_req *r)

@@ -14,6 +14,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <uv.h>
 #include <zstd.h>
 
@@ -23,6 +25,10 @@
 #define CHAINS 4096u
 #define ZSTD_LEVEL 3
 #define ZSTD_FROM 1024u /* bytes: shorter bodies are not compressed */
+#define FILE_FROM 65536u
+#define FILES_MAX 256 /* descriptors */
+
+static atomic_int files;
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
@@ -77,6 +83,41 @@ static void compress(struct cache_reply *of)
     of->zstd_len = n;
 }
 
+/* A long body that is kept moves into memory that has a descriptor, so that sending it copies nothing. Without one (too
+ * many, or the system has none) it stays where it is. */
+static void give_file(struct dtd_reply *r)
+{
+    if (r->of.len < FILE_FROM || atomic_fetch_add(&files, 1) >= FILES_MAX) {
+        if (r->of.len >= FILE_FROM)
+            atomic_fetch_sub(&files, 1);
+        return;
+    }
+    int fd = memfd_create("dovetail-reply", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    void *p = fd >= 0 && ftruncate(fd, (off_t)r->of.len + 1) == 0
+                  ? mmap(NULL, r->of.len + 1, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                  : MAP_FAILED;
+    if (p == MAP_FAILED) {
+        if (fd >= 0)
+            close(fd);
+        atomic_fetch_sub(&files, 1);
+        return;
+    }
+    memcpy(p, r->of.body, r->of.len + 1);
+    free(r->of.body);
+    r->of.body = p;
+    r->file = fd;
+}
+
+static void take_file(struct dtd_reply *r)
+{
+    if (r->file < 0)
+        return;
+    munmap(r->of.body, r->of.len + 1);
+    close(r->file);
+    r->of.body = NULL;
+    atomic_fetch_sub(&files, 1);
+}
+
 struct dtd_reply *dtd_reply_new(const char *key, const char *type, struct cache_reply *of)
 {
     struct dtd_reply *r = dt_calloc(1, sizeof *r);
@@ -84,6 +125,7 @@ struct dtd_reply *dtd_reply_new(const char *key, const char *type, struct cache_
         cache_reply_done(of);
         return NULL;
     }
+    r->file = -1;
     if (*key)
         compress(of);
     atomic_init(&r->refs, 1);
@@ -91,6 +133,8 @@ struct dtd_reply *dtd_reply_new(const char *key, const char *type, struct cache_
     r->type = type;
     r->of = *of;
     *of = (struct cache_reply){0};
+    if (*key)
+        give_file(r);
     return r;
 }
 
@@ -104,6 +148,7 @@ void dtd_reply_unref(struct dtd_reply *r)
 {
     if (!r || atomic_fetch_sub(&r->refs, 1) > 1)
         return;
+    take_file(r);
     cache_reply_done(&r->of);
     free(r);
 }

@@ -39,6 +39,7 @@ struct dtd_reply {
     char key[DT_SHA256_TEXT];
     struct cache_reply of; /* the row of the cache that it was made of, body, compressed body */
     const char *type;      /* media type; static */
+    int file;              /* the memory of a long body as a file, for sendfile(2); -1 */
     char tag[40];          /* GET: of its ETags; "" */
     /* of dtd_replies, under its lock */
     uint64_t version; /* of the store (cache_reader_version) when the row was last seen to be sound */

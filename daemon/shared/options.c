@@ -254,9 +254,21 @@ char *dtd_options_text(const struct dtd_options *o)
         dt_str_addf(&s, "allow=%s ", o->allow[i]);
     for (unsigned i = 0; i < o->ndeny; i++)
         dt_str_addf(&s, "deny=%s ", o->deny[i]);
-    dt_str_addf(&s, "maps=%d all_edges=%d dump=%d whole=%d budget=%.17g seed=%llu check=%s schedule=%llu timeout=%.17g",
-                o->maps, o->all_edges, o->dump, o->whole, o->budget, (unsigned long long)o->seed, o->check,
-                (unsigned long long)o->schedule, o->timeout);
+    /* only what is not as it is by default: this is done for every hit */
+    dt_str_add(&s, o->maps ? "maps " : "");
+    dt_str_add(&s, o->all_edges ? "all_edges " : "");
+    dt_str_add(&s, o->dump ? "dump " : "");
+    dt_str_add(&s, o->whole ? "whole " : "");
+    if (o->budget > 0)
+        dt_str_addf(&s, "budget=%.17g ", o->budget);
+    if (o->seed)
+        dt_str_addf(&s, "seed=%llu ", (unsigned long long)o->seed);
+    if (*o->check)
+        dt_str_addf(&s, "check=%s ", o->check);
+    if (o->schedule)
+        dt_str_addf(&s, "schedule=%llu ", (unsigned long long)o->schedule);
+    if (o->timeout > 0)
+        dt_str_addf(&s, "timeout=%.17g ", o->timeout);
     return dt_str_take(&s);
 }
 
