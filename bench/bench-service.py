@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What a hit costs: the service answers plans that it has, beside nginx, which serves the same bytes as files to the same
-POSTs, and Redis, which gets them by GET; all over Unix sockets, in turns, in one run. bench/load.c makes the requests
-(sixteen different bodies in turn) from 1, 16 and 256 clients that keep their connections.
+"""What a hit costs: the service answers plans that it has, beside nginx, which serves the same bytes as files to the
+same POSTs, and Redis, which gets them by GET; all over Unix sockets, in turns, in one run. bench/load.c makes the
+requests (sixteen different bodies in turn) from 1, 16 and 256 clients that keep their connections.
 
     req/s     replies a second, median over the rounds
     p99       microseconds, median over the rounds

@@ -216,8 +216,8 @@ int main(int argc, char **argv)
         return 2;
     }
     redis = !strcmp(argv[1], "redis");
-    unsigned clients = (unsigned)atoi(argv[3]);
-    double seconds = atof(argv[4]);
+    unsigned clients = (unsigned)strtoul(argv[3], NULL, 10);
+    double seconds = strtod(argv[4], NULL);
     for (int i = 5; i < argc; i++)
         load_file(argv[i]);
     struct client *c = calloc(clients ? clients : 1, sizeof *c);

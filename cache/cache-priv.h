@@ -21,7 +21,7 @@ struct cache {
     char last_sum[DT_SHA256_TEXT];
     /* of a reader only (reader.c) */
     bool reader;
-    sqlite3_stmt *version; /* PRAGMA data_version */
+    sqlite3_stmt *version;         /* PRAGMA data_version */
     struct timespec changed, when; /* the file; the connection was opened (monotonic) */
     off_t bytes;
     uint32_t opened; /* how often */

@@ -50,7 +50,7 @@ int cache_find(struct cache *c, const char *want, const char *signature, const c
  * replies: {rows, bytes} */
 json_t *cache_stats(struct cache *c);
 
-/* ---- readers (reader.c): connections that never write and never wait ------------------------------------------------ */
+/* ---- readers (reader.c): connections that never write and never wait --------------------------------------------- */
 /* A second connection to the store that `of` has open, for cache_get, cache_find, cache_digest_get, cache_reply_get and
  * cache_row_…: what they would count or remove is left as it is, and damage is a miss. Used by one thread at a time;
  * closed by cache_close. Not for a store in memory. */
@@ -69,7 +69,7 @@ int cache_row_find(struct cache *c, const struct cache_key *k, int64_t *ret_id, 
 int cache_row_newest(struct cache *c, const char *want, const char *signature, const char *device, int64_t *ret_id,
                      char generation[DT_SHA256_TEXT]);
 
-/* ---- finished replies (reply.c) ----------------------------------------------------------------------------------- */
+/* ---- finished replies (reply.c) ---------------------------------------------------------------------------------- */
 struct cache_reply {
     int64_t entry; /* the row that it was made of */
     char generation[DT_SHA256_TEXT], signature[DT_SHA256_TEXT], digest[DT_SHA256_TEXT];

@@ -1,13 +1,14 @@
 /* A connection that only reads, and the question whether the store has changed.
  *
- * A reader never writes and never waits: its busy time-out is zero, and the file is in WAL mode, where nobody who writes
- * stands in a reader's way. What it finds damaged it leaves alone; a call that may write comes next and deals with it.
+ * A reader never writes and never waits: its busy time-out is zero, and the file is in WAL mode, where nobody who
+ * writes stands in a reader's way. What it finds damaged it leaves alone; a call that may write comes next and deals
+ * with it.
  *
  * cache_reader_version() is cheap enough to be asked for every request: one stat() and `PRAGMA data_version`, which
  * SQLite answers from the shared memory beside the file. The number changes with every commit of any other connection,
- * of this process or another. It also changes when the file itself does (somebody moved it aside; within REOPEN_MS, when
- * somebody wrote into it past SQLite, or a checkpoint moved pages into it): the connection is then opened anew, since
- * pages that it keeps may be of the old file.
+ * of this process or another. It also changes when the file itself does (somebody moved it aside; within REOPEN_MS,
+ * when somebody wrote into it past SQLite, or a checkpoint moved pages into it): the connection is then opened anew,
+ * since pages that it keeps may be of the old file.
  *
  * Not here: which rows are read (store.c, reply.c).
  */
@@ -82,8 +83,7 @@ static bool reader_same(const struct cache *c, const struct stat *st)
     struct timespec now;
     if (!c->db || st->st_dev != c->dev || st->st_ino != c->ino)
         return false;
-    if (st->st_size == c->bytes && st->st_mtim.tv_sec == c->changed.tv_sec &&
-        st->st_mtim.tv_nsec == c->changed.tv_nsec)
+    if (st->st_size == c->bytes && st->st_mtim.tv_sec == c->changed.tv_sec && st->st_mtim.tv_nsec == c->changed.tv_nsec)
         return true;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     return (now.tv_sec - c->when.tv_sec) * 1000 + (now.tv_nsec - c->when.tv_nsec) / 1000000 < REOPEN_MS;

@@ -96,7 +96,7 @@ void cache_last_row(const struct cache *c, int64_t *ret_id, char generation[DT_S
     snprintf(generation, DT_SHA256_TEXT, "%s", c->last_sum);
 }
 
-/* ---- replies ------------------------------------------------------------------------------------------------------ */
+/* ---- replies ----------------------------------------------------------------------------------------------------- */
 
 static char *hex_of(const void *p, size_t n)
 {
@@ -211,7 +211,7 @@ int cache_reply_put(struct cache *c, const char *key, const struct cache_reply *
     return cache_reply_trim(c, max_bytes) == SQLITE_OK ? 0 : cache_unwritable(c, e);
 }
 
-/* ---- hits, in batches --------------------------------------------------------------------------------------------- */
+/* ---- hits, in batches -------------------------------------------------------------------------------------------- */
 
 static int reply_run(struct cache *c, const char *sql, const char *text, int64_t id, int64_t n)
 {

@@ -29,7 +29,7 @@ struct docs {
     char *text;
 };
 
-/* ---- giving out a finished reply ---------------------------------------------------------------------------------- */
+/* ---- giving out a finished reply --------------------------------------------------------------------------------- */
 static void docs_sent(void *reply) { dtd_reply_unref(reply); }
 
 void dtd_reply_finished(struct dtd_service *s, struct dtd_req *r, struct dtd_reply *f, const char *headers, bool tag)
@@ -52,7 +52,7 @@ void dtd_reply_finished(struct dtd_service *s, struct dtd_req *r, struct dtd_rep
     }
 }
 
-/* ---- finding it ---------------------------------------------------------------------------------------------------- */
+/* ---- finding it -------------------------------------------------------------------------------------------------- */
 static const char *docs_type(const struct docs *d)
 {
     return d->form == FORM_HTML ? "text/html; charset=utf-8" : DTD_REPLY_TYPE;
@@ -95,8 +95,8 @@ static bool docs_sound(struct docs *d, struct cache *c)
            cache_row_sound(c, id, generation);
 }
 
-/* The newest document, and its row: by the connection that does not wait; if that has none, by the one that removes what
- * is damaged. */
+/* The newest document, and its row: by the connection that does not wait; if that has none, by the one that removes
+ * what is damaged. */
 static int docs_read(struct docs *d, struct cache_reply *of, json_t **ret)
 {
     struct dtd_service *s = d->a.s;

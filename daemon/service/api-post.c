@@ -5,13 +5,13 @@
  * or memory has no such reply, a pool thread looks: is the reply's row still there and sound? Does the store have the
  * reply? This thread reads by a connection that never waits for a writer.
  *
- * Then by the graph's signature: parse and check the document (JSON only: kernels are the worker's business), digest it,
- * look under the digest for a signature and under the signature for the document, put the caller's names back. What
+ * Then by the graph's signature: parse and check the document (JSON only: kernels are the worker's business), digest
+ * it, look under the digest for a signature and under the signature for the document, put the caller's names back. What
  * comes out is kept as the finished reply to this body.
  *
- * Back on the loop: 200 with the document, or 202 with a job, shared by everybody who posts the same graph with the same
- * options meanwhile. Graphs that cannot be parsed are refused here, with the same problem document that the worker would
- * give.
+ * Back on the loop: 200 with the document, or 202 with a job, shared by everybody who posts the same graph with the
+ * same options meanwhile. Graphs that cannot be parsed are refused here, with the same problem document that the worker
+ * would give.
  *
  * The look-up needs what the worker for the device says of itself (its first answer brings it); before that, and for
  * want=run and want=explain, there is none: the worker looks itself.
@@ -176,7 +176,7 @@ static struct dtd_keep *post_keep(const struct post *p)
     }
     if (k) {
         snprintf(k->key, sizeof k->key, "%s", p->key);
-        strcpy(k->policy, policy);
+        memcpy(k->policy, policy, strlen(policy) + 1);
     }
     return k;
 }

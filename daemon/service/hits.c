@@ -52,7 +52,7 @@ struct dtd_hits {
     bool working, closed;
 };
 
-/* ---- reading ------------------------------------------------------------------------------------------------------ */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static struct cache *hits_reader(struct dtd_hits *h, struct cache **c, uint64_t *tried)
 {
@@ -78,7 +78,7 @@ struct cache *dtd_hits_read(struct dtd_hits *h)
 
 void dtd_hits_read_end(struct dtd_hits *h) { uv_mutex_unlock(&h->pool_lock); }
 
-/* ---- the batch ---------------------------------------------------------------------------------------------------- */
+/* ---- the batch --------------------------------------------------------------------------------------------------- */
 
 static void batch_done(struct batch *b)
 {
@@ -130,10 +130,7 @@ static void batch_back(struct batch *to, struct batch *b)
         }
 }
 
-static bool batch_empty(const struct batch *b)
-{
-    return !b->note.n && !b->hits[0] && !b->hits[1];
-}
+static bool batch_empty(const struct batch *b) { return !b->note.n && !b->hits[0] && !b->hits[1]; }
 
 void dtd_hits_flush(struct dtd_hits *h)
 {
@@ -222,7 +219,7 @@ void dtd_hits_note(struct dtd_hits *h, struct dtd_reply *r, const char *want, un
     arm(h);
 }
 
-/* ---- start, end ---------------------------------------------------------------------------------------------------- */
+/* ---- start, end -------------------------------------------------------------------------------------------------- */
 
 struct dtd_hits *dtd_hits_new(struct dtd_service *s)
 {

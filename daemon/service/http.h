@@ -62,8 +62,8 @@ const struct dtd_http_counts *dtd_http_counts(const struct dtd_http *h);
 
 /* `headers`: further lines, each ended by CR LF, or NULL. Takes `body` (malloc). */
 void dtd_reply_take(struct dtd_req *r, int status, const char *type, const char *headers, char *body, size_t len);
-/* The same with a body that is not taken: release(owner) is called once it is not needed any more, perhaps at once. What
- * the socket takes is written here and now. */
+/* The same with a body that is not taken: release(owner) is called once it is not needed any more, perhaps at once.
+ * What the socket takes is written here and now. */
 struct dtd_shared {
     const char *body;
     size_t len;

@@ -1,5 +1,5 @@
-/* What is written down when a job is done: owners of entries (the users who posted a graph of a signature, table `owner`
- * of the cache, by which exports are filtered), and the finished reply to what was posted.
+/* What is written down when a job is done: owners of entries (the users who posted a graph of a signature, table
+ * `owner` of the cache, by which exports are filtered), and the finished reply to what was posted.
  *
  * A finished job is reported as done only after its posters are written down, which happens on a pool thread: an export
  * that follows then sees them. A user who joins the job in the meantime is written in another turn. The job may be

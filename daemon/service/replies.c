@@ -1,9 +1,9 @@
 /* Keys of finished replies, and the replies in memory.
  *
- * A key is SHA-256 over length-prefixed fields: the body as it was sent, want, every option, who may have the reply, and
- * what the worker said of its device and tools: never `auto`, but the device that it stands for, the builds of driver,
- * NVRTC and nvJitLink, the calibration, the settings that change plans, and the versions of dovetail and its rewriter.
- * FORMAT is raised when the same document would be written in another way.
+ * A key is SHA-256 over length-prefixed fields: the body as it was sent, want, every option, who may have the reply,
+ * and what the worker said of its device and tools: never `auto`, but the device that it stands for, the builds of
+ * driver, NVRTC and nvJitLink, the calibration, the settings that change plans, and the versions of dovetail and its
+ * rewriter. FORMAT is raised when the same document would be written in another way.
  *
  * The memory is a table of chains with one list from the least to the most recently used. Bytes are counted, and the
  * oldest go until all fit. A reply that somebody still sends lives on until its last reference goes.
