@@ -123,9 +123,12 @@ void api_result(struct dtd_service *s, struct dtd_req *r)
         return;
     if (j->state == DTD_DONE) {
         char *copy = dt_memdup(j->result, j->result_len);
-        dtd_reply_take(r, copy ? 200 : 503, "application/json",
-                       !strcmp(j->cache, "hit") ? "Dovetail-Cache: hit\r\n" : "Dovetail-Cache: miss\r\n", copy,
-                       j->result_len);
+        if (copy)
+            dtd_reply_take(r, 200, "application/json",
+                           !strcmp(j->cache, "hit") ? "Dovetail-Cache: hit\r\n" : "Dovetail-Cache: miss\r\n", copy,
+                           j->result_len);
+        else
+            dtd_reply_err(r, DT_E_NOMEM, "out of memory");
     } else if (j->problem) {
         json_t *o = json_loads(j->problem, 0, NULL);
         int status = (int)json_integer_value(json_object_get(o, "status"));

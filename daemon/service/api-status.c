@@ -112,6 +112,10 @@ void api_metrics(struct dtd_service *s, struct dtd_req *r)
     api_status_one(&o, "http_requests_total", "counter", "Complete requests.", (double)h->requests);
     api_status_one(&o, "http_connections", "gauge", "Open connections.", h->connections);
     api_status_one(&o, "http_connections_total", "counter", "Connections accepted.", (double)h->accepted);
+    api_status_one(&o, "http_held_bytes", "gauge", "Bytes of bodies and of replies that are not yet taken.",
+                   (double)h->held_bytes);
+    api_status_one(&o, "http_over_share_total", "counter", "Requests refused because their user holds a share already.",
+                   (double)h->over_share);
     api_status_one(&o, "http_turned_away_total", "counter", "Connections over the limit.", (double)h->turned_away);
     metric(&o, "jobs_total", "counter", "Jobs that entered a state.");
     for (int i = 0; i < DTD_NSTATES; i++)

@@ -66,16 +66,6 @@ static int on_value_complete(llhttp_t *p)
     return -1;
 }
 
-static void on_continue(uv_write_t *w, int status) { free(w); }
-
-static void send_continue(struct dtd_conn *c)
-{
-    uv_write_t *w = dt_malloc(sizeof *w);
-    uv_buf_t b = uv_buf_init((char *)"HTTP/1.1 100 Continue\r\n\r\n", 25);
-    if (!w || uv_write(w, (uv_stream_t *)&c->pipe, &b, 1, on_continue) < 0)
-        free(w);
-}
-
 static int on_headers(llhttp_t *p)
 {
     struct dtd_conn *c = p->data;
@@ -88,17 +78,12 @@ static int on_headers(llhttp_t *p)
     int status = p->http_major == 1 ? dtd_fields_check(&c->fields, p->http_minor, &why) : 505;
     if (status == 505)
         why = "only HTTP/1.0 and HTTP/1.1 are spoken here";
-    if (!status && p->content_length > c->http->limit.max_body) {
-        status = 413;
-        why = "the body is larger than this service takes";
-    }
     if (status) {
         broken(c, status, why);
         return -1;
     }
-    if (dtd_fields_get(&c->fields, "expect") && p->http_minor)
-        send_continue(c);
-    return 0;
+    bool body = p->content_length || (p->flags & F_CHUNKED);
+    return body ? HPE_PAUSED : 0; /* whether it is wanted is not decided here */
 }
 
 static int on_extension(llhttp_t *p, const char *at, size_t n)
@@ -111,7 +96,7 @@ static int on_extension(llhttp_t *p, const char *at, size_t n)
 static int on_chunk(llhttp_t *p)
 {
     struct dtd_conn *c = p->data;
-    if (p->content_length > c->http->limit.max_body - c->body.len)
+    if (p->content_length > c->rule.max - c->body.len)
         return broken(c, 413, "the body is larger than this service takes");
     return 0;
 }
@@ -119,12 +104,16 @@ static int on_chunk(llhttp_t *p)
 static int on_body(llhttp_t *p, const char *at, size_t n)
 {
     struct dtd_conn *c = p->data;
-    struct dtd_http *s = c->http;
-    if (c->body.len + n > s->limit.max_body)
+    if (c->body.len + n > c->rule.max)
         return broken(c, 413, "the body is larger than this service takes");
-    if (s->count.body_bytes + n > s->limit.max_bodies)
-        return broken(c, 503, "too many bytes are being received already");
-    s->count.body_bytes += n;
+    int r = dtd_account_bytes(c->account, n);
+    if (r)
+        return broken(c, r,
+                      r == 429 ? "you have your share of the memory for bodies and replies already"
+                               : "too many bytes are being received already");
+    if (c->rule.graph && (r = dtd_scan_feed(&c->scan, at, n, &c->err)) < 0)
+        return broken(c, dt_err_http(r), NULL);
+    dtd_account_add(c->account, n);
     c->counted += n;
     dt_str_addn(&c->body, at, n);
     return c->body.failed ? broken(c, 503, "out of memory") : 0;
@@ -176,6 +165,8 @@ static int refusal(struct dtd_conn *c, llhttp_errno_t err, const char **why)
 
 int conn_parse(struct dtd_conn *c, const char **why)
 {
+    if (c->begun)
+        llhttp_resume(&c->parser); /* it paused at the end of the header */
     while (c->pending.len) {
         const char *line = NULL;
         size_t n = c->pending.len;
@@ -193,6 +184,8 @@ int conn_parse(struct dtd_conn *c, const char **why)
             llhttp_reset(&c->parser);
             return 1;
         }
+        if (err == HPE_PAUSED && c->headers_done && !c->broken)
+            return 2;
         if (err != HPE_OK)
             return refusal(c, err, why);
         if (line) {

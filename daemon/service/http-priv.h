@@ -4,6 +4,7 @@
 
 #include "base/str.h"
 #include "daemon/service/http.h"
+#include "daemon/service/json-scan.h"
 
 #define DTD_HEADER_MAX 16384u /* bytes of a request's header */
 #define DTD_TARGET_MAX 8192u
@@ -38,6 +39,25 @@ const char *dtd_fields_get(const struct dtd_fields *f, const char *name);
 /* Host, Transfer-Encoding, Expect of a request in HTTP/1.minor: 0, or the status of the refusal. */
 int dtd_fields_check(const struct dtd_fields *f, unsigned minor, const char **why);
 
+/* ---- http-account.c --------------------------------------------------------------------------------------------- */
+struct dtd_account {
+    struct dtd_http *http;
+    unsigned uid, refs, connections, reserved;
+    size_t bytes;
+    struct dtd_account *next;
+};
+/* The account of a user, made when new; NULL: out of memory. Each get and each ref++ needs a put. */
+struct dtd_account *dtd_account_get(struct dtd_http *s, unsigned uid);
+void dtd_account_put(struct dtd_account *a); /* NULL: nothing */
+void dtd_account_add(struct dtd_account *a, size_t n);
+void dtd_account_sub(struct dtd_account *a, size_t n);
+/* May one who has `mine` of `all` that are used, of `most` that there are, have `more`? `others`: how many other users
+ * have something. 0, 429 or 503. */
+int dtd_share_of(size_t mine, size_t all, size_t most, unsigned others, size_t more);
+int dtd_account_bytes(const struct dtd_account *a, size_t more);
+int dtd_account_connection(const struct dtd_account *a);
+unsigned dtd_conn_uid(const uv_pipe_t *pipe); /* UINT_MAX: not known */
+
 /* ---- connections ------------------------------------------------------------------------------------------------- */
 struct dtd_http {
     uv_loop_t *loop;
@@ -49,6 +69,9 @@ struct dtd_http {
     bool listening, stopping;
     char path[108];
     struct dtd_conn *conns;
+    unsigned ordinary, reserved; /* connections */
+    struct dtd_account *accounts;
+    struct dtd_http_hooks hook;
     char chunk[65536]; /* what libuv reads into */
 };
 
@@ -68,13 +91,19 @@ struct dtd_conn {
     struct dtd_lines lines;
     struct dtd_fields fields;
     unsigned method, minor; /* of the request: the parser forgets them */
-    bool complete, eof, reading, keep_alive, head_only, chunked, streaming, started, headers_done;
+    bool reserved;          /* over the limit of connections: what is vital is answered, all else refused */
+    int reserved_for;       /* with this status */
+    bool complete, eof, reading, keep_alive, head_only, chunked, streaming, started, headers_done, begun;
     int broken; /* HTTP status of what is wrong with the request being read, 0: nothing */
     const char *why;
+    struct dt_err err; /* of the scanner */
+    struct dtd_body_rule rule;
+    struct dtd_scan scan;
+    struct dtd_account *account;
     struct dt_str url, body, pending;
     size_t extensions; /* bytes of chunk extensions */
     char *path, *query;
-    size_t counted; /* bytes of `body` that count against max_bodies */
+    size_t counted; /* bytes of `body` that are in the account */
     struct dtd_req req;
     unsigned writes; /* under way */
     bool end_after_writes;
@@ -85,7 +114,8 @@ struct dtd_conn {
 };
 
 extern const llhttp_settings_t http_settings; /* http-parse.c */
-/* Feed what is in `pending` to the parser. 0: more is needed; 1: a request is complete; else the refusal's status. */
+/* Feed what is in `pending` to the parser. 0: more is needed; 1: a request is complete; 2: its header is, and a body is
+ * to follow; else the refusal's status. */
 int conn_parse(struct dtd_conn *c, const char **why);
 
 void conn_timer(struct dtd_conn *c, unsigned ms);

@@ -19,6 +19,7 @@
 
 #define STREAM_FULL (256u << 10)
 #define SEND_ROOM (1 << 20) /* asked for; the kernel's wmem_max decides */
+#define RETRY_S 5           /* when nobody knows better */
 
 struct send {
     uv_write_t w;
@@ -26,6 +27,7 @@ struct send {
     char *head, *body;
     void (*release)(void *owner); /* of a body that is shared */
     void *owner;
+    size_t bytes; /* of both, in the account */
 };
 
 static void send_free(struct send *s)
@@ -41,6 +43,7 @@ static void on_sent(uv_write_t *w, int status)
 {
     struct send *s = w->data;
     struct dtd_conn *c = s->conn;
+    dtd_account_sub(c->account, s->bytes);
     send_free(s);
     c->writes--;
     if (c->state == CONN_CLOSED)
@@ -73,12 +76,14 @@ static void send_pieces(struct dtd_conn *c, char *head, size_t nhead, char *body
         conn_timer(c, 0); /* close, but not under the caller's feet */
         return;
     }
-    *s = (struct send){.conn = c, .head = head, .body = body};
+    *s = (struct send){.conn = c, .head = head, .body = body, .bytes = nhead + nbody};
     s->w.data = s;
     c->writes++;
+    dtd_account_add(c->account, s->bytes);
     conn_timer(c, c->http->limit.request_ms);
     if (uv_write(&s->w, (uv_stream_t *)&c->pipe, b, nbody ? 2 : 1, on_sent) < 0) {
         c->writes--;
+        dtd_account_sub(c->account, s->bytes);
         free(s);
         free(head);
         free(body);
@@ -90,7 +95,7 @@ static void add_head(struct dtd_conn *c, struct dt_str *h, int status, const cha
 {
     if (status >= 100 && status < 600)
         c->http->count.by_class[status / 100]++;
-    if (c->http->stopping)
+    if (c->http->stopping || c->reserved)
         c->keep_alive = false;
     dt_str_addf(h, "HTTP/1.1 %d %s\r\nServer: dovetail/%s\r\n%s", status, dtd_http_reason(status), DOVETAIL_VERSION,
                 headers && strstr(headers, "Cache-Control:") ? "" : "Cache-Control: no-store\r\n");
@@ -98,6 +103,8 @@ static void add_head(struct dtd_conn *c, struct dt_str *h, int status, const cha
         dt_str_addf(h, "Content-Type: %s\r\n", type);
     if (headers)
         dt_str_add(h, headers);
+    if ((status == 503 || status == 429) && !(headers && strstr(headers, "Retry-After:")))
+        dt_str_addf(h, "Retry-After: %d\r\n", RETRY_S);
 }
 
 /* The head of a whole reply. */
@@ -164,11 +171,14 @@ void dtd_reply_shared(struct dtd_req *r, int status, const char *type, const cha
                      uv_buf_init((char *)what->body + done, (unsigned)(nbody - done))};
     unsigned skip = sent < n ? 0 : 1;
     s->w.data = s;
+    s->bytes = n + nbody - sent; /* the client holds them, though others may hold the same */
+    dtd_account_add(c->account, s->bytes);
     c->writes++;
     c->end_after_writes = true;
     conn_timer(c, c->http->limit.request_ms);
     if (uv_write(&s->w, (uv_stream_t *)&c->pipe, b + skip, nbody ? 2 - skip : 1, on_sent) < 0) {
         c->writes--;
+        dtd_account_sub(c->account, s->bytes);
         send_free(s);
         conn_timer(c, 0);
     }
@@ -219,6 +229,13 @@ void dtd_reply_err(struct dtd_req *r, int num, const char *fmt, ...)
     dt_err_setv(&e, num, fmt, ap);
     va_end(ap);
     dtd_reply_problem(r, 0, NULL, &e);
+}
+
+void dtd_reply_later(struct dtd_req *r, int status, const char *why)
+{
+    struct dt_err e = {0};
+    dt_err_set(&e, status == 429 ? DT_E_SHARE : DT_E_BUSY, "%s", why);
+    dtd_reply_problem(r, status, "Retry-After: 1\r\n", &e);
 }
 
 void dtd_stream_begin(struct dtd_req *r, const char *type)

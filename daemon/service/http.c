@@ -4,9 +4,11 @@
  * When a request is complete it is handed to `serve`, and bytes that arrive meanwhile wait in `pending` (at most
  * PENDING_MAX, then reading stops). So a connection has one request at a time, and a reply never overtakes another.
  *
- * Limits: size of the header, of the target, of one body and of all bodies together, number of connections. Time: a
- * request must be complete within request_ms of its first byte, so a client that dribbles cannot hold a connection; an
- * idle one is closed after idle_ms. A broken request is answered once, then the connection ends.
+ * Limits: see http-parse.c and, for what one user may hold, http-account.c. Over the limit of connections a few more
+ * are accepted, on which only what is vital is answered (hook `vital`: health and metrics), so that a full service can
+ * still be asked how it is. Time: a request must be complete within request_ms of its first byte, so a client that
+ * dribbles cannot hold a connection; an idle one is closed after idle_ms. A broken request is answered once, then the
+ * connection ends.
  *
  * Not here: TLS, HTTP/2, pipelined execution, ranges, compression.
  */
@@ -23,9 +25,12 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/wire.h"
 
-#define PENDING_MAX (1u << 20)
+#define PENDING_MAX (64u << 10)
 #define LINGER_MS 2000
+#define RESERVED 8       /* connections over the limit, for what is vital */
+#define RESERVED_MS 2000 /* until the request is there */
 
 static void on_timer(uv_timer_t *t);
 static void process(struct dtd_conn *c);
@@ -40,8 +45,11 @@ void conn_timer(struct dtd_conn *c, unsigned ms)
 /* Ready for the next request of the connection. */
 static void reset_request(struct dtd_conn *c)
 {
-    c->http->count.body_bytes -= c->counted;
+    dtd_account_sub(c->account, c->counted);
     c->counted = 0;
+    dt_err_done(&c->err);
+    c->scan = (struct dtd_scan){0};
+    c->rule = (struct dtd_body_rule){.max = c->http->limit.max_body};
     free(c->path);
     c->path = c->query = NULL;
     free(c->req.body);
@@ -50,7 +58,7 @@ static void reset_request(struct dtd_conn *c)
     c->lines = (struct dtd_lines){0};
     c->extensions = 0;
     c->url.len = 0;
-    c->complete = c->headers_done = c->streaming = c->chunked = c->head_only = false;
+    c->complete = c->headers_done = c->begun = c->streaming = c->chunked = c->head_only = false;
     c->broken = 0;
     c->req = (struct dtd_req){.conn = c, .user = c->http->user, .query = (char *)""};
 }
@@ -64,8 +72,11 @@ static void http_on_closed(uv_handle_t *h)
     *(c->prev ? &c->prev->next : &s->conns) = c->next;
     if (c->next)
         c->next->prev = c->prev;
-    s->count.connections--;
     reset_request(c);
+    s->count.connections--;
+    (c->reserved ? &s->reserved : &s->ordinary)[0]--;
+    (c->reserved ? &c->account->reserved : &c->account->connections)[0]--;
+    dtd_account_put(c->account);
     dt_str_done(&c->url);
     dt_str_done(&c->pending);
     free(c);
@@ -128,34 +139,99 @@ static bool split_target(struct dtd_conn *c)
     return true;
 }
 
+/* What came of the body goes at once. */
+static void free_body(struct dtd_conn *c)
+{
+    dtd_account_sub(c->account, c->counted);
+    c->counted = 0;
+    dt_str_done(&c->body);
+    dt_str_done(&c->pending);
+}
+
 static void http_refuse(struct dtd_conn *c, int status, const char *why)
 {
     struct dt_err e = {0};
     c->keep_alive = false;
     c->state = CONN_SERVING;
-    dt_err_set(&e,
-               status == 413 || status == 431 || status == 414 ? DT_E_TOO_LARGE
-               : status == 503                                 ? DT_E_BUSY
-                                                               : DT_E_USAGE,
-               "%s", why);
+    free_body(c);
+    if (status == 429 || status == 503) {
+        dtd_reply_later(&c->req, status, why);
+        return;
+    }
+    if (c->err.num)
+        dt_err_move(&e, &c->err);
+    else
+        dt_err_set(&e, status == 413 || status == 431 || status == 414 ? DT_E_TOO_LARGE : DT_E_USAGE, "%s", why);
     dtd_reply_problem(&c->req, status, NULL, &e);
+}
+
+/* The header is there: may this be asked for now? False: it has been refused. */
+static bool admit(struct dtd_conn *c)
+{
+    struct dtd_req *r = &c->req;
+    const struct dtd_http_hooks *hook = &c->http->hook;
+    if (!split_target(c)) {
+        http_refuse(c, 400, "the target is not a path");
+        return false;
+    }
+    r->method = c->method;
+    r->path = c->path;
+    r->query = c->query;
+    bool vital = hook->vital && hook->vital(r);
+    int status = vital ? 0 : c->reserved ? c->reserved_for : dtd_account_bytes(c->account, 0);
+    if (status)
+        http_refuse(
+            c, status,
+            !c->reserved ? "you hold your share of the memory for bodies and replies already; read what you asked for"
+            : status == 429 ? "you have your share of the connections already"
+                            : "there are too many connections; only health and metrics are answered on this one");
+    c->http->count.over_share += status == 429;
+    return !status;
+}
+
+static void on_continue(uv_write_t *w, int status) { free(w); }
+
+static void send_continue(struct dtd_conn *c)
+{
+    uv_write_t *w = dt_malloc(sizeof *w);
+    uv_buf_t b = uv_buf_init((char *)"HTTP/1.1 100 Continue\r\n\r\n", 25);
+    if (!w || uv_write(w, (uv_stream_t *)&c->pipe, &b, 1, on_continue) < 0)
+        free(w);
+}
+
+/* The header of a request with a body is there. False: the request has been answered. */
+static bool begin(struct dtd_conn *c)
+{
+    bool keep = c->keep_alive;
+    c->begun = true;
+    if (!admit(c))
+        return false;
+    c->state = CONN_SERVING;
+    c->keep_alive = false; /* if it is refused now: the body comes nevertheless */
+    if (c->http->hook.begin && !c->http->hook.begin(&c->req, &c->rule))
+        return false;
+    c->state = CONN_READING;
+    if (c->parser.content_length > c->rule.max) {
+        http_refuse(c, 413, "the body is larger than this service takes");
+        return false;
+    }
+    c->keep_alive = keep;
+    if (dtd_req_header(&c->req, "expect") && c->minor)
+        send_continue(c);
+    return true;
 }
 
 static void serve(struct dtd_conn *c)
 {
     struct dtd_req *r = &c->req;
-    c->state = CONN_SERVING;
     c->started = false;
     uv_timer_stop(&c->timer);
-    if (!split_target(c)) {
-        http_refuse(c, 400, "the target is not a path");
+    if (!c->begun && !admit(c))
         return;
-    }
+    c->state = CONN_SERVING;
     c->http->count.requests++;
-    r->method = c->method;
-    r->path = c->path;
-    r->query = c->query;
     r->body_len = c->body.len;
+    r->weight = c->body.len + (size_t)c->scan.values * DTD_SCAN_VALUE_BYTES;
     r->body = dt_str_take(&c->body);
     if (!r->body)
         r->body = dt_strdup("");
@@ -177,10 +253,13 @@ static void process_one(struct dtd_conn *c)
     }
     if (!c->started) {
         c->started = true;
-        conn_timer(c, c->http->limit.request_ms);
+        conn_timer(c, c->reserved ? RESERVED_MS : c->http->limit.request_ms);
     }
     const char *why = NULL;
-    int r = conn_parse(c, &why);
+    int r;
+    while ((r = conn_parse(c, &why)) == 2)
+        if (!begin(c))
+            return;
     if (r == 1)
         serve(c);
     else if (r)
@@ -221,6 +300,8 @@ static void http_on_read(uv_stream_t *st, ssize_t n, const uv_buf_t *b)
         return;
     }
     if (!n || c->state == CONN_LINGER || c->state == CONN_CLOSED)
+        return;
+    if (c->state == CONN_SERVING && !c->keep_alive) /* nothing more is answered here */
         return;
     dt_str_addn(&c->pending, b->base, (size_t)n);
     if (c->pending.failed) {
@@ -282,53 +363,95 @@ void conn_reply_done(struct dtd_conn *c)
 }
 
 /* ---- listening -------------------------------------------------------------------------------------------------- */
-static void on_turned_away(uv_handle_t *h) { free(h); }
-
-static void turn_away(struct dtd_http *s)
+static void on_turned_away(uv_handle_t *h)
 {
-    static const char reply[] = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
-    uv_pipe_t *p = dt_calloc(1, sizeof *p);
-    if (!p)
-        return;
-    uv_pipe_init(s->loop, p, 0);
-    uv_buf_t b = uv_buf_init((char *)reply, sizeof reply - 1);
-    if (!uv_accept((uv_stream_t *)&s->listener, (uv_stream_t *)p))
-        uv_try_write((uv_stream_t *)p, &b, 1);
-    uv_close((uv_handle_t *)p, on_turned_away);
-    s->count.turned_away++;
+    struct dtd_conn *c = h->data;
+    if (!--c->handles)
+        free(c);
 }
 
-static void on_connection(uv_stream_t *st, int status)
+/* No connection can be had, not even a reserved one: the refusal is all that the client gets. */
+static void turn_away(struct dtd_conn *c)
 {
-    struct dtd_http *s = st->data;
-    if (status < 0)
-        return;
-    struct dtd_conn *c = s->count.connections < s->limit.max_connections ? dt_calloc(1, sizeof *c) : NULL;
-    if (!c) {
-        turn_away(s);
-        return;
+    struct dt_err e = {0};
+    struct dt_str o = {0};
+    dt_err_set(&e, DT_E_BUSY, "there are too many connections");
+    dt_free_ char *text = dt_problem_json(&e);
+    dt_err_done(&e);
+    if (text) {
+        dt_str_addf(&o,
+                    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 1\r\n"
+                    "Connection: close\r\nContent-Length: %zu\r\n\r\n%s",
+                    strlen(text), text);
+        uv_buf_t b = uv_buf_init(o.s, (unsigned)o.len);
+        uv_try_write((uv_stream_t *)&c->pipe, &b, 1);
     }
-    c->http = s;
-    c->handles = 2;
-    uv_pipe_init(s->loop, &c->pipe, 0);
-    uv_timer_init(s->loop, &c->timer);
-    c->pipe.data = c->timer.data = c;
-    llhttp_init(&c->parser, HTTP_REQUEST, &http_settings);
-    c->parser.data = c;
+    dt_str_done(&o);
+    c->http->count.turned_away++;
+    uv_close((uv_handle_t *)&c->timer, on_turned_away);
+    uv_close((uv_handle_t *)&c->pipe, on_turned_away);
+}
+
+/* One of the reserved connections that have not brought a request yet goes: of the user who has most of them, the
+ * oldest. So who floods them turns themselves away. */
+static bool evict(struct dtd_http *s)
+{
+    struct dtd_conn *worst = NULL;
+    for (struct dtd_conn *c = s->conns; c; c = c->next)
+        if (c->reserved && c->state != CONN_CLOSED && c->state != CONN_SERVING &&
+            (!worst || c->account->reserved >= worst->account->reserved))
+            worst = c;
+    if (worst)
+        conn_close(worst);
+    return worst;
+}
+
+/* The connection counts for its user from now on; false: it cannot be had. */
+static bool enter(struct dtd_http *s, struct dtd_conn *c)
+{
+    c->account = dtd_account_get(s, dtd_conn_uid(&c->pipe));
+    if (!c->account)
+        return false;
+    c->reserved_for = dtd_account_connection(c->account);
+    c->reserved = c->reserved_for != 0;
+    if (c->reserved && s->reserved >= RESERVED && !evict(s)) {
+        dtd_account_put(c->account);
+        return false;
+    }
     c->next = s->conns;
     if (c->next)
         c->next->prev = c;
     s->conns = c;
     s->count.connections++;
     s->count.accepted++;
-    reset_request(c);
-    if (uv_accept(st, (uv_stream_t *)&c->pipe) < 0) {
-        conn_close(c);
+    (c->reserved ? &s->reserved : &s->ordinary)[0]++;
+    (c->reserved ? &c->account->reserved : &c->account->connections)[0]++;
+    return true;
+}
+
+static void on_connection(uv_stream_t *st, int status)
+{
+    struct dtd_http *s = st->data;
+    struct dtd_conn *c = status < 0 ? NULL : dt_calloc(1, sizeof *c);
+    if (!c) /* without memory it waits until one of the others ends */
+        return;
+    c->http = s;
+    c->handles = 2;
+    uv_pipe_init(s->loop, &c->pipe, 0);
+    uv_timer_init(s->loop, &c->timer);
+    c->pipe.data = c->timer.data = c;
+    if (uv_accept(st, (uv_stream_t *)&c->pipe) < 0 || !enter(s, c)) {
+        turn_away(c);
         return;
     }
-    conn_timer(c, s->limit.idle_ms);
+    llhttp_init(&c->parser, HTTP_REQUEST, &http_settings);
+    c->parser.data = c;
+    reset_request(c);
+    conn_timer(c, c->reserved ? RESERVED_MS : s->limit.idle_ms);
     start_reading(c);
 }
+
+void dtd_http_hook(struct dtd_http *s, const struct dtd_http_hooks *hooks) { s->hook = *hooks; }
 
 int dtd_http_new(uv_loop_t *loop, const struct dtd_http_limits *l, void (*fn)(struct dtd_req *), void *user,
                  struct dtd_http **ret, struct dt_err *e)

@@ -15,6 +15,7 @@
 
 #include "base/err.h"
 
+struct dtd_account;
 struct dtd_conn;
 struct dtd_http;
 
@@ -28,6 +29,7 @@ struct dtd_req {
     char *query;     /* as sent, without '?'; "" if none */
     char *body;      /* NUL-terminated; a handler may take it and set NULL */
     size_t body_len;
+    size_t weight;                     /* about the memory that the body takes once it is parsed, bytes */
     const char *param[DTD_MAX_PARAMS]; /* what `*` in the route matched */
     char pathbuf[1024];                /* where params point */
     void (*gone)(struct dtd_req *r);
@@ -35,15 +37,28 @@ struct dtd_req {
     void *state;                        /* the handler's */
 };
 
+/* What is taken of a body. */
+struct dtd_body_rule {
+    size_t max; /* bytes */
+    bool graph; /* it is a graph or plan: json-scan.c counts along */
+};
+struct dtd_http_hooks { /* each may be NULL */
+    /* The header of a request with a body has come; method, path, query are there. False: it has been answered. `body`
+     * comes as the limits have it. */
+    bool (*begin)(struct dtd_req *r, struct dtd_body_rule *body);
+    /* May the request have a reserved connection? */
+    bool (*vital)(const struct dtd_req *r);
+};
 struct dtd_http_limits {
-    size_t max_body, max_bodies;
+    size_t max_body, max_bodies /* bodies and replies together */;
     unsigned max_connections;
     unsigned request_ms, idle_ms;
 };
 struct dtd_http_counts {
     uint64_t requests, by_class[6] /* 1xx … 5xx */, accepted, turned_away;
     unsigned connections;
-    size_t body_bytes;
+    size_t held_bytes; /* of bodies, and of replies that are not yet taken */
+    uint64_t over_share;
 };
 
 /* A field of the request's header, by name in any case; NULL: not there. Valid until the reply is given. A field that
@@ -52,6 +67,7 @@ const char *dtd_req_header(const struct dtd_req *r, const char *name);
 
 int dtd_http_new(uv_loop_t *loop, const struct dtd_http_limits *l, void (*serve)(struct dtd_req *), void *user,
                  struct dtd_http **ret, struct dt_err *e);
+void dtd_http_hook(struct dtd_http *h, const struct dtd_http_hooks *hooks);
 /* Create the socket, mode 0660, and listen. A socket file that nobody listens on is replaced. */
 int dtd_http_listen(struct dtd_http *h, const char *path, struct dt_err *e);
 /* Stop listening and remove the socket file; connections end after the reply they wait for, idle ones at once. */
@@ -75,12 +91,23 @@ void dtd_reply_shared(struct dtd_req *r, int status, const char *type, const cha
                       const struct dtd_shared *what);
 /* The problem document of `e`; status 0: the error's own. Empties e. */
 void dtd_reply_problem(struct dtd_req *r, int status, const char *headers, struct dt_err *e);
+/* 429 or 503, with Retry-After. */
+void dtd_reply_later(struct dtd_req *r, int status, const char *why);
 void dtd_reply_err(struct dtd_req *r, int num, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 void dtd_stream_begin(struct dtd_req *r, const char *type);
 void dtd_stream_put(struct dtd_req *r, const char *p, size_t n); /* copies */
 bool dtd_stream_full(const struct dtd_req *r);                   /* the client is slow: wait for `drained` */
 void dtd_stream_end(struct dtd_req *r);
+
+/* ---- http-account.c --------------------------------------------------------------------------------------------- */
+/* A body that a handler has taken counts against its user until the hold is dropped, also when the client goes. */
+struct dtd_hold {
+    struct dtd_account *account;
+    size_t bytes;
+};
+void dtd_hold_take(struct dtd_hold *h, struct dtd_req *r);
+void dtd_hold_drop(struct dtd_hold *h); /* empty: nothing */
 
 /* ---- http-query.c: pure functions -------------------------------------------------------------------------------- */
 /* Decode %XX (and '+' when plus) of s[0..n) into out; false: broken escape, a NUL, or it does not fit. */

@@ -37,6 +37,7 @@ static void shut(void)
     if (uv_is_closing((uv_handle_t *)&drain))
         return;
     dtd_http_drop(svc.http);
+    dtd_lane_close(svc.lane);
     uv_close((uv_handle_t *)&drain, NULL);
     uv_close((uv_handle_t *)&settle, NULL);
     dtd_hits_close(svc.hits);
@@ -220,6 +221,10 @@ static int setup(struct dt_err *e)
         r = dtd_pool_new(&svc, &svc.pool, e);
     if (r >= 0)
         r = dtd_http_new(svc.loop, &l, dtd_serve, &svc, &svc.http, e);
+    if (r >= 0)
+        dtd_http_hook(svc.http, &(struct dtd_http_hooks){.begin = dtd_begin, .vital = dtd_vital});
+    if (r >= 0)
+        r = dtd_lane_new(svc.loop, &svc.lane, e);
     if (r < 0)
         return r;
     uv_timer_init(svc.loop, &drain);
@@ -237,6 +242,7 @@ int main(int argc, char **argv)
     struct dt_err e = {0};
     signal(SIGPIPE, SIG_IGN);
     dt_log_init("dovetaild", DT_LOG_INFO);
+    dtd_memory_init();
     int r = options(argc, argv, &svc.cfg, &e);
     if (r == 0)
         r = setup(&e);
@@ -253,6 +259,7 @@ int main(int argc, char **argv)
     dtd_pool_start(svc.pool, on_ready);
     uv_run(svc.loop, UV_RUN_DEFAULT);
     svc.pool = dtd_pool_free(svc.pool);
+    svc.lane = dtd_lane_free(svc.lane);
     svc.http = dtd_http_free(svc.http);
     dtd_jobs_done(&svc.jobs);
     svc.hits = dtd_hits_free(svc.hits);

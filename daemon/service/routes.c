@@ -1,44 +1,24 @@
-/* What the service answers: one row an endpoint. `*` stands for one segment of the path, handed to the handler as a
- * parameter.
+/* What the service answers. The table of endpoints is made of schema/api/openapi.json when dovetail is built: method,
+ * path (`*` stands for one segment, handed to the handler as a parameter), handler, body, parameters of the query.
  *
- * A path that exists with another method gets 405 and an Allow header; HEAD is GET without a body; everything else is
- * 404. To add an endpoint: a row here, a handler in an api-*.c, and its place in schema/ and in docs.
+ * All that the description says of a request is checked here, before a handler sees it, and before its body is read:
+ * a path that exists with another method gets 405 and an Allow header, every other path 404; HEAD is GET without a
+ * body; what is for admins is refused to others; an encoded body is 415; a parameter that is not listed, or not of its
+ * type, is 400. What a value means is the handler's business.
  */
+#include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/str.h"
 #include "daemon/service/service.h"
 
-const struct dtd_route dtd_routes[] = {
-    {HTTP_GET, "/", api_root, "server, version, API versions, this list"},
-    {HTTP_POST, "/v1/jobs", api_post_job, "post a graph: want=plan|analysis|run|explain"},
-    {HTTP_GET, "/v1/jobs", api_jobs, "all jobs that are remembered"},
-    {HTTP_GET, "/v1/jobs/*", api_job, "one job; wait=SECONDS waits for its end"},
-    {HTTP_DELETE, "/v1/jobs/*", api_cancel, "cancel a job"},
-    {HTTP_GET, "/v1/jobs/*/events", api_events, "its events, as NDJSON or server-sent events; after=SEQ"},
-    {HTTP_GET, "/v1/jobs/*/result", api_result, "its document, with the names that were posted"},
-    {HTTP_GET, "/v1/plans/*", api_plan, "a plan by signature, with canonical names; device=…"},
-    {HTTP_GET, "/v1/plans/*/report", api_report, "the plan as one HTML file"},
-    {HTTP_GET, "/v1/plans/*/trace", api_trace, "the plan's timelines, for Perfetto or chrome://tracing"},
-    {HTTP_GET, "/v1/analyses/*", api_analysis, "an analysis by signature, with canonical names; device=…"},
-    {HTTP_GET, "/v1/devices", api_devices, "devices of this machine, and the workers"},
-    {HTTP_GET, "/v1/cache", api_cache, "figures of the cache"},
-    {HTTP_GET, "/v1/cache/entries", api_cache_entries,
-     "what the cache holds; limit=N, signature=… (then with factors)"},
-    {HTTP_GET, "/v1/cache/verify", api_cache_verify, "every row checked against its checksum"},
-    {HTTP_POST, "/v1/cache/gc", api_cache_gc,
-     "for admins: remove what is damaged, max_age=SECONDS old, or over max_bytes=N"},
-    {HTTP_GET, "/v1/cache/export", api_cache_export, "plans as JSON lines: all for admins, their own for others"},
-    {HTTP_POST, "/v1/cache/import", api_cache_import, "take in what export gave, as recipes; for admins"},
-    {HTTP_GET, "/v1/cache/nearest/*", api_cache_nearest,
-     "the entry nearest to a signature, and the key factors that differ; want=plan|analysis"},
-    {HTTP_POST, "/v1/reprofile", api_reprofile,
-     "plan stored graphs again that have no plan of this device and toolchain; stale=1, limit=N"},
-    {HTTP_GET, "/healthz", api_healthz, "200 when loop and worker answer, else 503"},
-    {HTTP_GET, "/metrics", api_metrics, "figures for Prometheus"},
-    {0, NULL, NULL, NULL},
-};
+#include "api-routes.inc"
+
+#define NO_BODY_MAX 4096        /* of a body that nobody wants */
+#define BUNDLE_MAX (256u << 20) /* admins only */
 
 void dtd_reply_json(struct dtd_req *r, int status, const char *headers, json_t *o)
 {
@@ -50,9 +30,9 @@ void dtd_reply_json(struct dtd_req *r, int status, const char *headers, json_t *
         dtd_reply_err(r, DT_E_NOMEM, "out of memory");
 }
 
-void dtd_serve(struct dtd_req *r)
+/* The row of a request. NULL: the request has been answered. */
+static const struct dtd_route *find(struct dtd_req *r)
 {
-    struct dtd_service *s = r->user;
     unsigned method = r->method == HTTP_HEAD ? HTTP_GET : r->method;
     struct dt_str allow = {0};
     for (const struct dtd_route *t = dtd_routes; t->path; t++) {
@@ -60,8 +40,7 @@ void dtd_serve(struct dtd_req *r)
             continue;
         if (t->method == method) {
             dt_str_done(&allow);
-            t->fn(s, r);
-            return;
+            return t;
         }
         dt_str_addf(&allow, "%s%s", allow.len ? ", " : "Allow: ", llhttp_method_name(t->method));
         if (t->method == HTTP_GET)
@@ -76,4 +55,109 @@ void dtd_serve(struct dtd_req *r)
     }
     dtd_reply_problem(r, 0, allow.len && !allow.failed ? allow.s : NULL, &e);
     dt_str_done(&allow);
+    return NULL;
+}
+
+/* ---- the query -------------------------------------------------------------------------------------------------- */
+static bool one_of(const char *words, const char *value)
+{
+    size_t n = strlen(value);
+    for (const char *w = words;; w += strcspn(w, "|") + 1) {
+        if (strcspn(w, "|") == n && !strncmp(w, value, n))
+            return true;
+        if (!w[strcspn(w, "|")])
+            return false;
+    }
+}
+
+static int value_ok(const struct dtd_param *p, const char *value, struct dt_err *e)
+{
+    char *end = NULL, range[80] = "";
+    if (p->kind == DTD_TEXT || (p->kind == DTD_WORD && one_of(p->words, value)))
+        return 0;
+    if (p->kind == DTD_WORD)
+        return dt_err_set(e, DT_E_USAGE, "%s is one of %s", p->name, p->words);
+    errno = 0;
+    double v = strtod(value, &end);
+    bool digits = value[strspn(value, "-0123456789")] == 0;
+    if (*value && !*end && isfinite(v) && v >= p->min && v <= p->max && (p->kind == DTD_NUMBER || (digits && !errno)))
+        return 0;
+    if (isfinite(p->min) && isfinite(p->max))
+        snprintf(range, sizeof range, " from %g to %.12g", p->min, p->max);
+    else if (isfinite(p->min))
+        snprintf(range, sizeof range, " from %g", p->min);
+    return dt_err_set(e, DT_E_USAGE, "%s takes a %snumber%s", p->name, p->kind == DTD_INTEGER ? "whole " : "", range);
+}
+
+static int unlisted(const struct dtd_route *t, const char *name, struct dt_err *e)
+{
+    struct dt_str s = {0};
+    for (const struct dtd_param *p = t->params; p->name; p++)
+        dt_str_addf(&s, "%s%s", p == t->params ? "" : ", ", p->name);
+    int r = s.len ? dt_err_set(e, DT_E_USAGE, "there is no option %.40s here; there are %s", name, s.s)
+                  : dt_err_set(e, DT_E_USAGE, "there is no option %.40s here, nor any other", name);
+    dt_str_done(&s);
+    return r;
+}
+
+static int check_query(const struct dtd_route *t, const char *query, struct dt_err *e)
+{
+    char name[64], value[2048];
+    int q, r = 0;
+    for (const char *at = query; !r && (q = dtd_query_next(&at, name, sizeof name, value, sizeof value));) {
+        const struct dtd_param *p = t->params;
+        if (q < 0)
+            return dt_err_set(e, DT_E_USAGE, "the query is broken or too long");
+        while (p->name && strcmp(p->name, name))
+            p++;
+        r = p->name ? value_ok(p, value, e) : unlisted(t, name, e);
+    }
+    return r;
+}
+
+/* ---- the request ------------------------------------------------------------------------------------------------ */
+/* All that can be said of it without its body. False: it has been answered. */
+static bool right(struct dtd_service *s, const struct dtd_route *t, struct dtd_req *r)
+{
+    struct dt_err e = {0};
+    const char *coding = dtd_req_header(r, "content-encoding");
+    int status = 0;
+    if (t->admin && !dtd_peer_admin(s, r)) {
+        dt_err_set(&e, DT_E_FORBIDDEN, DTD_ADMINS_ONLY "change the cache");
+    } else if (coding && *coding && strcasecmp(coding, "identity")) {
+        status = 415;
+        dt_err_set(&e, DT_E_USAGE, "a body is taken as it is, without Content-Encoding");
+    } else {
+        check_query(t, r->query, &e);
+    }
+    bool ok = !e.num;
+    if (!ok)
+        dtd_reply_problem(r, status, status ? "Accept-Encoding: identity\r\n" : NULL, &e);
+    return ok;
+}
+
+bool dtd_begin(struct dtd_req *r, struct dtd_body_rule *body)
+{
+    const struct dtd_route *t = find(r);
+    if (!t || !right(r->user, t, r))
+        return false;
+    body->graph = t->body == DTD_BODY_GRAPH;
+    if (t->body != DTD_BODY_GRAPH)
+        body->max = t->body == DTD_BODY_BUNDLE ? BUNDLE_MAX : NO_BODY_MAX;
+    return true;
+}
+
+bool dtd_vital(const struct dtd_req *r)
+{
+    for (const struct dtd_route *t = dtd_routes; t->path; t++)
+        if (t->vital && !strcmp(t->path, r->path) && (r->method == t->method || r->method == HTTP_HEAD))
+            return true;
+    return false;
+}
+
+void dtd_serve(struct dtd_req *r)
+{
+    const struct dtd_route *t = find(r);
+    if (t && right(r->user, t, r))
+        t->fn(r->user, r);
 }

@@ -25,6 +25,7 @@ struct dtd_service {
     uv_loop_t *loop;
     struct dtd_config cfg;
     struct dtd_http *http;
+    struct dtd_lane *lane;
     struct dtd_jobs jobs;
     struct dtd_pool *pool;
     struct cache *cache; /* under cache_lock */
@@ -47,18 +48,41 @@ struct dtd_async {
     void (*after)(struct dtd_async *a); /* on the loop's thread */
     void (*release)(struct dtd_async *a);
     uv_work_t handle;
+    struct dtd_async *next; /* of the lane */
+    struct dtd_hold hold;
+    unsigned uid;
 };
 /* Queue `a`, usually the first member of something larger; `release` frees it. Without a request, `work` is skipped
  * where there is no thread. */
 void dtd_async_start(struct dtd_async *a);
+void dtd_async_end(struct dtd_async *a); /* for lane.c: it has worked */
+
+/* ---- lane.c ----------------------------------------------------------------------------------------------------- */
+struct dtd_lane;
+int dtd_lane_new(uv_loop_t *loop, struct dtd_lane **ret, struct dt_err *e);
+void dtd_lane_add(struct dtd_lane *l, struct dtd_async *a);
+void dtd_lane_close(struct dtd_lane *l);            /* on the loop */
+struct dtd_lane *dtd_lane_free(struct dtd_lane *l); /* after the loop has run dry */
+void dtd_memory_init(void);                         /* of the process: memory that is freed goes back */
 
 /* ---- routes.c --------------------------------------------------------------------------------------------------- */
 void dtd_serve(struct dtd_req *r);
-struct dtd_route {
+bool dtd_begin(struct dtd_req *r, struct dtd_body_rule *body);
+bool dtd_vital(const struct dtd_req *r);
+struct dtd_param { /* of a query */
+    const char *name;
+    enum { DTD_TEXT, DTD_WORD, DTD_INTEGER, DTD_NUMBER } kind;
+    const char *words; /* WORD: those that it may be, | between */
+    double min, max;   /* INTEGER, NUMBER */
+};
+struct dtd_route { /* made of schema/api/openapi.json */
     unsigned method;
     const char *path;
     void (*fn)(struct dtd_service *s, struct dtd_req *r);
     const char *summary;
+    enum { DTD_BODY_NONE, DTD_BODY_GRAPH, DTD_BODY_BUNDLE } body;
+    bool vital, admin;
+    const struct dtd_param *params; /* ends with name NULL */
 };
 extern const struct dtd_route dtd_routes[]; /* ends with path NULL */
 

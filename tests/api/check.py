@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """Check a document against its schema: check.py FILE|- KIND [--lines] [--open] [--status N].
 
-KIND: graph, analysis, plan, problem, job, event, results; or a component of schema/openapi.json: root, devices, cache,
-health; or an operation and its status, "GET /v1/jobs/{id}" with --status 200: then an undeclared status fails.
+KIND: graph, analysis, plan, problem, job, event, results; or a component of schema/api/openapi.json: root, devices,
+cache, health; or an operation and its status, "GET /v1/jobs/{id}" with --status 200: then an undeclared status fails.
 --lines: one document a line (NDJSON), each checked. A member that the schema does not declare is an error, except in
 graphs (where unknown members are ignored) and with --open. Exit status 0: all fit; 1: the first faults are printed, one
 a line; 2: wrong usage.
 
-As a module: check.faults(document, kind) gives a list of strings.
+As a module: check.faults(document, kind) gives a list of strings; check.reply_faults(…) does so for a whole answer of
+the service: status, fields, body.
 """
 import argparse
 import functools
 import json
 import os
+import re
 import sys
 
 import jsonschema
@@ -56,7 +58,7 @@ def localize(node, name):
     out = {k: localize(v, name) for k, v in node.items() if k not in ("$id", "$schema")}
     if "$ref" in out:
         file, _, fragment = out["$ref"].partition("#")
-        out["$ref"] = f"#/$defs/{file.split('.')[0] or name}{fragment}"
+        out["$ref"] = f"#/$defs/{os.path.basename(file).split('.')[0] or name}{fragment}"
     return out
 
 
@@ -64,7 +66,7 @@ def localize(node, name):
 def bundle(closed):
     defs = {}
     for name in KINDS + ("openapi",):
-        file = "openapi.json" if name == "openapi" else f"{name}.schema.json"
+        file = "api/openapi.json" if name == "openapi" else f"{name}.schema.json"
         with open(os.path.join(SCHEMA, file), encoding="utf-8") as f:
             schema = json.load(f)
         if closed and name != "graph":
@@ -86,34 +88,83 @@ def deepest(error):
     return error
 
 
-def paths():
-    """The paths of schema/openapi.json, as it writes them: /v1/jobs/{id}."""
-    return list(bundle(False)["$defs"]["openapi"]["paths"])
-
-
-def response_schema(operation, status):
-    """Schema of an operation's response; KeyError with a sentence when the status is not declared."""
+def response(operation, status):
+    """An operation's response; KeyError with a sentence when the status is not declared."""
     method, path = operation.split(" ", 1)
     api = bundle(False)["$defs"]["openapi"]
     try:
         responses = api["paths"][path][method.lower()]["responses"]
     except KeyError:
-        raise KeyError(f"{operation} is not declared in schema/openapi.json") from None
+        raise KeyError(f"{operation} is not declared in schema/api/openapi.json") from None
     found = responses.get(str(status)) or responses.get(f"{str(status)[0]}XX")
+    if found is None and str(status) in api["x-every-call"]:
+        found = api["components"]["responses"]["problem"]
     if found is None:
         raise KeyError(f"{operation} declares no status {status}")
     if "$ref" in found:
         found = api["components"]["responses"][found["$ref"].rsplit("/", 1)[1]]
-    return next(iter(found["content"].values()))["schema"]
+    return found
 
 
-def undeclared(operation, status):
-    """The faults of an answer whose content has no schema to be held against: an undeclared operation or status."""
+def operation_of(method, path):
+    """The operation that a request is one of; None: its path or method is not declared. HEAD is GET."""
+    method = "GET" if method == "HEAD" else method
+    for template, item in bundle(False)["$defs"]["openapi"]["paths"].items():
+        if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), path.split("?")[0]):
+            return f"{method} {template}" if method.lower() in item else None
+    return None
+
+
+def lines_of(ctype, body):
+    return [json.loads(x) for x in body.splitlines() if x] if ctype == "application/x-ndjson" else [json.loads(body)]
+
+
+def reply_faults(method, path, status, fields, body):
+    """What is wrong with an answer: its status, type, fields and body against the description. `fields`: a mapping by
+    name in any case, as http.client has it; `body`: bytes."""
+    ctype = (fields.get("Content-Type") or "").split(";")[0]
+    if status in (404, 405, 408, 413, 414, 415, 417, 429, 431, 501, 505) and ctype != "application/problem+json":
+        return [f"a refusal as {ctype}"]
+    out = [f"no field {name}" for name in ("Server", "Cache-Control") if not fields.get(name)]
+    if status in (429, 503) and not (fields.get("Retry-After") or "").isdigit():
+        out.append(f"{status} without Retry-After")
+    if status == 405 and not fields.get("Allow"):
+        out.append("405 without Allow")
+    operation = operation_of(method, path)
+    if operation is None:
+        if status not in (400, 404, 405, 408, 413, 414, 417, 429, 431, 501, 503, 505):
+            out.append(f"{status} at a path or method that is not declared")
+        return out + (faults(json.loads(body), "problem") if body else [])
     try:
-        response_schema(operation, status)
+        found = response(operation, status)
     except KeyError as e:
-        return [e.args[0]]
-    return []
+        return out + [e.args[0]]
+    out += field_faults(found, fields)
+    if "content" not in found:
+        return out + (["a body that is not declared"] if body else [])
+    content = found["content"].get(ctype)
+    if content is None:
+        return out + [f"{ctype}, and only {' and '.join(found['content'])} is declared"]
+    if body and method != "HEAD" and "json" in ctype and content["schema"] != {"type": "string"}:
+        schema = {**content["schema"], "$defs": bundle(True)["$defs"]}
+        for document in lines_of(ctype, body):
+            out += schema_faults(document, schema)
+    return out
+
+
+def field_faults(found, fields):
+    """The fields of ours are declared, and have their values; those that must be there are."""
+    out, declared = [], {name.lower(): h for name, h in found.get("headers", {}).items()}
+    for name in fields.keys():
+        if name.lower().startswith("dovetail-") and name.lower() not in declared:
+            out.append(f"the field {name} is not declared")
+    for name, h in declared.items():
+        value = fields.get(name)
+        if value is None and h.get("required"):
+            out.append(f"no field {name}")
+        if value is not None:
+            out += [f"{name}: {f}" for f in schema_faults(value, {**h["schema"], "$defs": bundle(True)["$defs"]})]
+    return out
 
 
 def faults(document, kind, closed=True, status=None):
@@ -124,10 +175,13 @@ def faults(document, kind, closed=True, status=None):
         schema = {"$ref": f"#/$defs/openapi/components/schemas/{kind}"}
     else:
         try:
-            schema = response_schema(kind, status)
+            schema = next(iter(response(kind, status)["content"].values()))["schema"]
         except KeyError as e:
             return [e.args[0]]
-    schema = {**schema, "$defs": bundle(closed)["$defs"]}
+    return schema_faults(document, {**schema, "$defs": bundle(closed)["$defs"]})
+
+
+def schema_faults(document, schema):
     validator = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
     out = []
     for error in sorted(validator.iter_errors(document), key=lambda e: list(map(str, e.absolute_path))):

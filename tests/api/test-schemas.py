@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import re
+import subprocess
 import sys
 
 try:
@@ -16,9 +17,8 @@ except ImportError:
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
-sys.path[:0] = [HERE, os.path.join(ROOT, "tests", "e2e")]
+sys.path.insert(0, HERE)
 import check  # noqa: E402
-import harness  # noqa: E402
 
 SHA = "sha256:" + "0123456789abcdef" * 4
 DEVICE = {"name": "NVIDIA H200 (modeled)", "kind": "soft", "arch": "sm_90", "sms": 132}
@@ -227,20 +227,17 @@ with open(os.path.join(ROOT, "schema", "problem.schema.json"), encoding="utf-8")
     expect(json.load(f)["properties"]["code"]["enum"] == codes,
            "problem.schema.json lists the codes of base/err.def, in order")
 
-routes = glob.glob(os.path.join(ROOT, "daemon", "**", "routes.c"), recursive=True)
-expect(len(routes) == 1, f"routes.c is in daemon/: {routes}")
-served = set()
-for file in routes:
-    with open(file, encoding="utf-8") as f:
-        served |= set(re.findall(r'\{HTTP_(\w+), "([^"]+)"', f.read()))
-declared = {(m.upper(), re.sub(r"\{\w+\}", "*", path))
-            for path, item in check.bundle(False)["$defs"]["openapi"]["paths"].items() for m in item
-            if m != "parameters"}
-expect(served == declared, f"openapi.json and routes.c differ: {sorted(served ^ declared)}")
-# The end-to-end tests hold each answer against the schema of its route: no route that they would not know.
-for method, path in served:
-    found = harness.template(path.replace("*", SHA)) or ""
-    expect(re.sub(r"\{\w+\}", "*", found) == path, f"tests/e2e/harness.py takes {path} for {found or 'no path'}")
+API = os.path.join(ROOT, "schema", "api", "make.py")
+made = subprocess.run([sys.executable, API, "page"], capture_output=True, text=True, check=True).stdout
+with open(os.path.join(ROOT, "docs", "API.md"), encoding="utf-8") as f:
+    expect(f.read() == made, "docs/API.md is what schema/api/make.py page docs/API.md writes")
+made = subprocess.run([sys.executable, API, "routes"], capture_output=True, text=True, check=True).stdout
+served = set(re.findall(r'\{HTTP_(\w+), "([^"]+)"', made))
+expect(len(served) > 20, f"the table of endpoints has rows: {len(served)}")
+api = check.bundle(False)["$defs"]["openapi"]
+for status, response in [(s, r) for item in api["paths"].values() for op in item.values() if isinstance(op, dict)
+                         for s, r in op["responses"].items()]:
+    expect(status[0] in "23" or response.get("$ref", "").endswith("/problem"), f"{status} is a problem document")
 
 # docs/CONTRACT.md names what outsiders script against: every route, verb, option, kind of rewrite and variable.
 with open(os.path.join(ROOT, "docs", "CONTRACT.md"), encoding="utf-8") as f:
@@ -265,6 +262,27 @@ for folder in ("base", "ptx", "graph", "softgpu", "device", "analysis", "rewrite
 
 expect(check.faults(SAMPLES["job"], "GET /v1/jobs/{id}", status=200) == [], "a job is what GET /v1/jobs/ID answers")
 expect(check.faults(SAMPLES["problem"], "GET /v1/jobs/{id}", status=404) == [], "a problem is what it answers with 404")
+JOB = json.dumps(SAMPLES["job"]).encode()
+PROBLEM = json.dumps(SAMPLES["problem"]).encode()
+JSON = {"Content-Type": "application/json", "Server": "d", "Cache-Control": "no-store"}
+REFUSED = dict(JSON, **{"Content-Type": "application/problem+json"})
+for why, wrong, *answer in [
+        ("right", False, "GET", "/v1/jobs/7?wait=1", 200, JSON, JOB),
+        ("right, of HEAD", False, "HEAD", "/v1/jobs/7", 200, JSON, b""),
+        ("a refusal that any call may have", False, "GET", "/v1/jobs/7", 414, REFUSED, PROBLEM),
+        ("a path that there is not", False, "GET", "/v2", 404, REFUSED, PROBLEM),
+        ("200 at a path that there is not", True, "GET", "/v2", 200, JSON, JOB),
+        ("a status that is not declared", True, "GET", "/v1/jobs/7", 202, JSON, JOB),
+        ("a body that is not its", True, "GET", "/v1/jobs/7", 200, JSON, PROBLEM),
+        ("another type", True, "GET", "/v1/jobs/7", 200, dict(JSON, **{"Content-Type": "text/plain"}), JOB),
+        ("a refusal without a document", True, "GET", "/v1/jobs/7", 404, JSON, JOB),
+        ("no Retry-After", True, "GET", "/v1/jobs/7", 429, REFUSED, PROBLEM),
+        ("no Allow", True, "PUT", "/v1/jobs", 405, REFUSED, PROBLEM),
+        ("a field that is not declared", True, "GET", "/v1/jobs/7", 200, dict(JSON, **{"Dovetail-X": "1"}), JOB),
+        ("no Location", True, "POST", "/v1/jobs", 202, dict(JSON, **{"Dovetail-Cache": "miss"}), JOB),
+        ("a hit that says miss", True, "GET", "/v1/jobs/7", 200, dict(JSON, **{"Dovetail-Cache": "maybe"}), JOB)]:
+    found = check.reply_faults(*answer)
+    expect(bool(found) == wrong, f"an answer: {why}: {found}")
 expect(check.faults(SAMPLES["job"], "GET /v1/jobs/{id}", status=404), "a job is not what it answers with 404")
 expect("declares no status 418" in check.faults({}, "GET /v1/jobs/{id}", status=418)[0], "an undeclared status fails")
 

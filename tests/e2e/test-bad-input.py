@@ -111,8 +111,8 @@ class Good(ServiceCase):
         self.assertEqual(len(hashes), 1)
 
     def test_deep_json(self):
-        self.problem(self.s.post("[" * 100000, "want=plan"), 400, "bad-json")
-        self.problem(self.s.post('{"a":' * 5000 + "1" + "}" * 5000, "want=plan"), 400, "bad-json")
+        self.problem(self.s.post("[" * 100000, "want=plan"), 413, "too-large")
+        self.problem(self.s.post('{"a":' * 5000 + "1" + "}" * 5000, "want=plan"), 413, "too-large")
 
     def test_odd_names(self):
         g = json.loads(json.dumps(GOOD).replace('"s0"', '"s\\u001b[31m\\n"'))

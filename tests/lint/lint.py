@@ -45,7 +45,7 @@ SURE = {"c", "h", "def", "inc", "md", "py", "sql", "map"}
 STRANGERS = re.compile("|".join((
     r"(cuda|nvrtc|nvJitLink|cuda\w+|cupti\w*|nvml|BinaryFormat/ELF)\.h",  # NVIDIA's, LLVM's
     r"cases/kernels/h2o\.py",  # FlashTensor's
-    r"(schema/)?migrations\.h",  # made by the build
+    r"(schema/)?migrations\.h|api-routes\.inc",  # made by the build
     r"foo(-priv)?\.h|a\.py|x\.c",  # examples
     r".*\b(NAME|FILE|FOLDER|DATE|OUT|NNNN)\b.*",  # stand for any such name
 )))

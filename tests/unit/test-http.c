@@ -19,7 +19,7 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
-#include "daemon/service/http.h"
+#include "daemon/service/http-priv.h"
 
 static char path[64];
 static uv_loop_t loop;
@@ -73,6 +73,18 @@ static void serve(struct dtd_req *r)
     }
 }
 
+static bool begin(struct dtd_req *r, struct dtd_body_rule *body)
+{
+    if (!strcmp(r->path, "/no"))
+        dtd_reply_err(r, DT_E_METHOD, "not here");
+    if (!strcmp(r->path, "/small"))
+        body->max = 10;
+    body->graph = !strcmp(r->path, "/graph");
+    return strcmp(r->path, "/no") != 0;
+}
+
+static bool vital(const struct dtd_req *r) { return !strcmp(r->path, "/vital"); }
+
 static void on_quit(uv_async_t *a)
 {
     dtd_http_stop(http);
@@ -90,7 +102,11 @@ static int start(void **state)
     snprintf(path, sizeof path, "/tmp/dtd-test-http-%d.sock", (int)getpid());
     uv_loop_init(&loop);
     uv_async_init(&loop, &quit, on_quit);
-    if (dtd_http_new(&loop, &l, serve, NULL, &http, NULL) < 0 || dtd_http_listen(http, path, NULL) < 0)
+    static const struct dtd_http_hooks hooks = {.begin = begin, .vital = vital};
+    if (dtd_http_new(&loop, &l, serve, NULL, &http, NULL) < 0)
+        return -1;
+    dtd_http_hook(http, &hooks);
+    if (dtd_http_listen(http, path, NULL) < 0)
         return -1;
     return uv_thread_create(&thread, run_loop, NULL);
 }
@@ -334,7 +350,8 @@ static void bodies_together(void **state)
     usleep(50000);
     assert_true(write(b, head, sizeof head - 1) > 0 && write(b, body, 800) == 800);
     char *r = read_all(b);
-    assert_int_equal(strncmp(r + 9, "503", 3), 0);
+    assert_int_equal(strncmp(r + 9, "429", 3), 0);
+    assert_non_null(strstr(r, "Retry-After: "));
     free(r);
     assert_int_equal(write(a, body, 100), 100);
     r = read_all(a);
@@ -342,9 +359,11 @@ static void bodies_together(void **state)
     free(r);
 }
 
+/* All four connections are taken: what is vital is answered nevertheless, all else is refused with a document that says
+ * so, even when the reserved connections are held by somebody who sends nothing. */
 static void too_many(void **state)
 {
-    int fd[4];
+    int fd[4], idle[30];
     for (int i = 0; i < 300 && *(volatile const unsigned *)&dtd_http_counts(http)->connections; i++)
         usleep(10000); /* connections of earlier cases are still being closed */
     for (int i = 0; i < 4; i++) {
@@ -352,13 +371,140 @@ static void too_many(void **state)
         assert_true(write(fd[i], "GET /never HTTP/1.1\r\nHost: d\r\n\r\n", 32) == 32);
     }
     usleep(50000);
-    char *r = talk("GET / HTTP/1.1\r\nHost: d\r\n\r\n", 27);
-    if (*r && strncmp(r + 9, "503", 3))
-        fail_msg("expected 503, got %s", r);
-    free(r);
+    expect("GET / HTTP/1.1\r\nHost: d\r\n\r\n", "429", "\"code\":\"share\"");
+    expect("POST / HTTP/1.1\r\nHost: d\r\nContent-Length: 500\r\n\r\n", "429", "Retry-After: ");
+    expect("GET /vital HTTP/1.1\r\nHost: d\r\n\r\n", "200", "Connection: close");
+    for (int i = 0; i < 30; i++)
+        idle[i] = dial();
+    expect("GET /vital HTTP/1.1\r\nHost: d\r\n\r\n", "200", "GET /vital");
+    for (int i = 0; i < 30; i++)
+        close(idle[i]);
     for (int i = 0; i < 4; i++)
         close(fd[i]);
     usleep(50000);
+}
+
+/* A handler that looks at the header may refuse before the body has come, and what it asks for holds for the body. */
+static void body_rules(void **state)
+{
+    expect("POST /no HTTP/1.1\r\nHost: d\r\nContent-Length: 900\r\n\r\n", "405", "Connection: close");
+    expect("POST /no HTTP/1.1\r\nHost: d\r\nExpect: 100-continue\r\nContent-Length: 900\r\n\r\n", "405", "not here");
+    expect("POST /small HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n", "413", "too-large");
+    expect("POST /small HTTP/1.1\r\nHost: d\r\nContent-Length: 10\r\n\r\n0123456789", "200", "POST /small ? 10");
+    char deep[100] = "", request[300];
+    memset(deep, '[', 70);
+    snprintf(request, sizeof request, "POST /graph HTTP/1.1\r\nHost: d\r\nContent-Length: 1000\r\n\r\n{\"a\":%s", deep);
+    expect(request, "413", "nested more than 64 deep"); /* 925 bytes are still to come */
+}
+
+/* ---- the scanner ------------------------------------------------------------------------------------------------- */
+/* The error of a document that comes in pieces of n bytes, and where it shows. */
+static int scan(const char *text, size_t n, struct dt_err *e, size_t *at)
+{
+    struct dtd_scan s = {0};
+    size_t len = strlen(text);
+    int r = 0;
+    for (*at = 0; *at < len && !r; *at += n)
+        r = dtd_scan_feed(&s, text + *at, len - *at < n ? len - *at : n, e);
+    return r;
+}
+
+static void scanned(const char *text, int want, const char *pointer)
+{
+    static const size_t pieces[] = {1, 7, 1000, 1u << 20};
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        struct dt_err e = {0};
+        size_t at;
+        int r = scan(text, pieces[i], &e, &at);
+        if (r != want || strcmp(e.pointer ? e.pointer : "", pointer))
+            fail_msg("%.60s… in pieces of %zu: %d at %zu, %s", text, pieces[i], r, at, e.pointer ? e.pointer : "-");
+        dt_err_done(&e);
+    }
+}
+
+/* head, n times item with commas between, tail */
+static char *many(const char *head, const char *item, unsigned n, const char *tail)
+{
+    struct dt_str s = {0};
+    dt_str_add(&s, head);
+    for (unsigned i = 0; i < n; i++)
+        dt_str_addf(&s, "%s%s", i ? "," : "", item);
+    dt_str_add(&s, tail);
+    return dt_str_take(&s);
+}
+
+static void scanner(void **state)
+{
+    static const struct {
+        const char *head, *item;
+        unsigned n;
+        const char *tail;
+        int want;
+        const char *pointer;
+    } cases[] = {
+        {"{\"launches\":[", "{\"args\":[1,2]}", 16384, "]}", 0, ""},
+        {"{\"launches\":[", "{\"args\":[1,2]}", 16385, "]}", DT_E_TOO_LARGE, "/launches"},
+        {"{ \"launches\" : [ ", "0", 16385, "", DT_E_TOO_LARGE, "/launches"},
+        {"{\"x\":{\"launches\":[", "0", 16385, "]}}", 0, ""}, /* of something else */
+        {"{\"launchesx\":[", "0", 16385, "]}", 0, ""},
+        {"{\"x\":\"launches\",\"y\":[", "0", 16385, "]}", 0, ""},
+        {"{\"modules\":{", "\"a\":{\"ptx\":\"launches [ { \\\" [\"}", 1024, "}}", 0, ""},
+        {"{\"modules\":{", "\"a\":{\"ptx\":\"\"}", 1025, "}}", DT_E_TOO_LARGE, "/modules"},
+        {"{\"launches\":[],\"buffers\":{", "\"a\":1", 4097, "}}", DT_E_TOO_LARGE, "/buffers"},
+        {"{\"a\":[1,2,3,\"x\"],\"scratch\":{", "\"a\":{}", 4097, "}}", DT_E_TOO_LARGE, "/scratch"},
+        {"[", "[]", 1000001, "]", DT_E_TOO_LARGE, ""},
+        {"[", "0", 999999, "]", 0, ""},
+        {"[", "0", 1000000, "]", DT_E_TOO_LARGE, ""},
+        {"{\"\\u006caunches\":[", "0", 1000000, "]}", DT_E_TOO_LARGE, ""},
+        {"", "[", 64, "", 0, ""},
+        {"[1", "2", 600, "3]", 0, ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *text = many(cases[i].head, cases[i].item, cases[i].n, cases[i].tail);
+        scanned(text, cases[i].want, cases[i].pointer);
+        free(text);
+    }
+    struct dt_str s = {0};
+    for (int i = 0; i < 64; i++)
+        dt_str_add(&s, i % 2 ? "{\"a\":" : "[");
+    scanned(s.s, 0, "");
+    dt_str_add(&s, "[");
+    scanned(s.s, DT_E_TOO_LARGE, "");
+    s.len = 0;
+    dt_str_add(&s, "{\"");
+    for (int i = 0; i < 65537; i++)
+        dt_str_addc(&s, 'x');
+    scanned(s.s, DT_E_TOO_LARGE, "");
+    s.len = 0;
+    dt_str_add(&s, "[1");
+    for (int i = 0; i < 1025; i++)
+        dt_str_addc(&s, '0');
+    scanned(s.s, DT_E_TOO_LARGE, "");
+    s.len = 0;
+    dt_str_add(&s, "[]]"); /* no JSON from here on: not this one's business */
+    for (int i = 0; i < 100; i++)
+        dt_str_addc(&s, '[');
+    scanned(s.s, 0, "");
+    dt_str_done(&s);
+}
+
+/* 100 places. */
+static void shares(void **state)
+{
+    static const struct {
+        unsigned mine, all, others, more;
+        int want;
+    } cases[] = {
+        {0, 0, 0, 1, 0},     {0, 0, 0, 100, 0},    {80, 80, 0, 1, 0},   {87, 87, 0, 1, 0}, {88, 88, 0, 1, 429},
+        {0, 88, 1, 1, 0},    {5, 93, 1, 1, 0},     {6, 94, 1, 1, 429},  {0, 99, 1, 1, 0},  {0, 100, 1, 1, 503},
+        {33, 40, 1, 1, 429}, {32, 40, 1, 1, 0},    {20, 40, 3, 1, 429}, {19, 40, 3, 1, 0}, {100, 100, 0, 1, 429},
+        {1, 100, 1, 1, 503}, {40, 100, 1, 1, 429}, {0, 0, 0, 101, 503},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int r = dtd_share_of(cases[i].mine, cases[i].all, 100, cases[i].others, cases[i].more);
+        if (r != cases[i].want)
+            fail_msg("case %zu: %d, expected %d", i, r, cases[i].want);
+    }
 }
 
 static void stale_socket(void **state)
@@ -434,6 +580,9 @@ int main(void)
         cmocka_unit_test(broken_requests),
         cmocka_unit_test(strict_requests),
         cmocka_unit_test(fields),
+        cmocka_unit_test(body_rules),
+        cmocka_unit_test(scanner),
+        cmocka_unit_test(shares),
         cmocka_unit_test(limits),
         cmocka_unit_test(slow_and_half),
         cmocka_unit_test(bodies_together),
