@@ -66,6 +66,9 @@ json_t *cache_row_json(sqlite3_stmt *s, int first, const char *const *name, int 
                        int figures);
 
 /* ---- recipe.c ---- */
+/* A condition on `table`.signature: it is one of the user's; "1" when uid is NULL. */
+#define CACHE_OWN_MAX 120
+void cache_own_sql(const char *table, const unsigned *uid, char out[CACHE_OWN_MAX]);
 /* Keep the recipe that the plan's document has, and its digest. 1 it is new, 0 the key is there. */
 int cache_recipe_put(struct cache *c, const struct cache_key *k, const json_t *plan, const char *origin,
                      struct dt_err *e);

@@ -131,8 +131,10 @@ int cache_kept_put(struct cache *c, enum cache_kept kept, const struct cache_byt
 /* ---- entries (entries.c) ----------------------------------------------------------------------------------------- */
 /* {"entries": [{id, want, signature, device, toolchain, policy, digest, bytes, created, used, hits, age_s}], "recipes":
  * as cache_recipes gives them, "total": N, and how many rows there are of "footprints" and "trials"}, the last used
- * first, at most `limit`. signature not NULL: its entries only, with `factors`. */
-int cache_list(struct cache *c, const char *signature, unsigned limit, json_t **ret, struct dt_err *e);
+ * first, at most `limit`. signature not NULL: its entries only, with `factors`. uid not NULL: only of signatures that
+ * this user owns. */
+int cache_list(struct cache *c, const char *signature, const unsigned *uid, unsigned limit, json_t **ret,
+               struct dt_err *e);
 /* Check every row against its checksum, and the file: {"ok", "checked", "damaged": [{table, key}], "file": "ok" or
  * SQLite's words}. Removes nothing: a damaged row is a miss, and goes when it is met or by gc. */
 int cache_verify(struct cache *c, json_t **ret, struct dt_err *e);
@@ -142,14 +144,15 @@ int cache_verify(struct cache *c, json_t **ret, struct dt_err *e);
 int cache_gc(struct cache *c, int64_t max_age, int64_t max_bytes, json_t **ret, struct dt_err *e);
 /* The stored entry of `want` that is nearest to a key, the key's own excepted: {"entry": {signature, device, …},
  * "differs": [{"factor", "mine", "stored"}], "factors": N}; a member of `mine` or `stored` is null where that side has
- * no such factor. Nearest: same signature first, then as many launches, then fewest factors that differ. device,
- * toolchain, policy NULL and factors NULL: those of the newest entry under the signature. 1 found, 0 there is no other
- * entry (or none of the key's own to compare). */
-int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, json_t **ret, struct dt_err *e);
+ * no such factor. Nearest: same signature first, then as many launches, then fewest factors that differ. uid not NULL:
+ * among entries of signatures that this user owns. device, toolchain, policy NULL and factors NULL: those of the newest
+ * entry under the signature. 1 found, 0 there is no other entry (or none of the key's own to compare). */
+int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, const unsigned *uid, json_t **ret,
+                  struct dt_err *e);
 /* Digests of stored graphs that have no plan for this architecture, device and toolchain, newest first; stale: only
- * those that have one of another toolchain on this device. */
+ * those that have one of another toolchain on this device; uid not NULL: only of signatures that this user owns. */
 int cache_stale(struct cache *c, const char *arch, const char *device, const char *toolchain, bool stale,
-                unsigned limit, json_t **ret, struct dt_err *e);
+                const unsigned *uid, unsigned limit, json_t **ret, struct dt_err *e);
 
 /* ---- recipes, owners (recipe.c) ---------------------------------------------------------------------------------- */
 /* Of a plan with canonical names: its modules and launches. */
@@ -160,10 +163,12 @@ int cache_recipe_get(struct cache *c, const struct cache_key *k, json_t **ret, c
 /* It led to a plan, which is stored: the recipe goes (reason NULL). Or not, and is kept aside with the reason. */
 void cache_recipe_done(struct cache *c, const struct cache_key *k, const char *reason);
 /* [{signature, device, toolchain, policy, digest, origin, state ("recipe", "refused"), reason, bytes, created, tried}],
- * the newest first; signature NULL: all. */
-int cache_recipes(struct cache *c, const char *signature, unsigned limit, json_t **ret, struct dt_err *e);
+ * the newest first; signature NULL: all; uid not NULL: only of signatures that this user owns. */
+int cache_recipes(struct cache *c, const char *signature, const unsigned *uid, unsigned limit, json_t **ret,
+                  struct dt_err *e);
 /* This user posted a graph of the signature: they own its entries too. UINT32_MAX: no user. Best effort. */
 void cache_own(struct cache *c, const char *signature, unsigned uid);
+bool cache_owned(struct cache *c, const char *signature, unsigned uid); /* false also where it cannot be read */
 
 /* ---- bundles (bundle.c): plans as text --------------------------------------------------------------------------- */
 /* uid not NULL: only of signatures that this user owns. Caller frees. */

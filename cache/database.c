@@ -115,7 +115,8 @@ static int open_once(struct cache *c)
              "(SELECT count(*) FROM (SELECT 1 FROM footprint LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM trial "
              "LIMIT 1)) + "
              "(SELECT count(*) FROM (SELECT 1 FROM recipe LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM owner LIMIT "
-             "1)) + (SELECT count(*) FROM (SELECT 1 FROM reply LIMIT 1))",
+             "1)) + (SELECT count(*) FROM (SELECT 1 FROM reply LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM job LIMIT "
+             "1))",
              &tables)) != SQLITE_OK)
         return rc == SQLITE_ERROR ? SQLITE_NOTADB : rc; /* "no such table": our id, but not our tables */
     if (stat(c->path, &st) == 0) {

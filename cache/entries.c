@@ -43,20 +43,23 @@ static json_t *entry_json_factors(sqlite3_stmt *s)
     return NULL;
 }
 
-int cache_list(struct cache *c, const char *signature, unsigned limit, json_t **ret, struct dt_err *e)
+int cache_list(struct cache *c, const char *signature, const unsigned *uid, unsigned limit, json_t **ret,
+               struct dt_err *e)
 {
-    char sql[512];
-    snprintf(sql, sizeof sql, "SELECT " ENTRY " FROM entry %s ORDER BY used DESC, id DESC LIMIT %u",
-             signature ? "WHERE signature = ?1" : "", limit);
+    char sql[512], own[CACHE_OWN_MAX];
+    cache_own_sql("entry", uid, own);
+    snprintf(sql, sizeof sql, "SELECT " ENTRY " FROM entry WHERE %s AND %s ORDER BY used DESC, id DESC LIMIT %u",
+             signature ? "signature = ?1" : "1", own, limit);
     json_t *list = NULL, *recipes = NULL;
     int r = cache_rows(c, sql, &signature, signature != NULL, signature ? entry_json_factors : entry_json, &list, e);
     if (r < 0)
         return r;
-    json_int_t total = signature ? (json_int_t)json_array_size(list) : cache_number(c, "SELECT count(*) FROM entry");
+    snprintf(sql, sizeof sql, "SELECT count(*) FROM entry WHERE %s", own);
+    json_int_t total = signature ? (json_int_t)json_array_size(list) : cache_number(c, sql);
     int64_t footprints, trials, bytes;
     cache_kept_size(c, CACHE_FOOTPRINTS, &footprints, &bytes);
     cache_kept_size(c, CACHE_TRIALS, &trials, &bytes);
-    r = cache_recipes(c, signature, limit, &recipes, e);
+    r = cache_recipes(c, signature, uid, limit, &recipes, e);
     json_t *o = recipes ? json_pack("{s:O, s:O, s:I, s:I, s:I}", "entries", list, "recipes", recipes, "total", total,
                                     "footprints", (json_int_t)footprints, "trials", (json_int_t)trials)
                         : NULL;
@@ -87,6 +90,8 @@ static const struct {
     {"footprint", "SELECT key, key, hex(body), sha256 FROM footprint", "DELETE FROM footprint WHERE key = ?1", 3, false,
      0},
     {"trial", "SELECT key, key, hex(body), sha256 FROM trial", "DELETE FROM trial WHERE key = ?1", 3, false, 0},
+    {"job", "SELECT id, id, service, post, request_sha256, sha256 FROM job", "DELETE FROM job WHERE id = ?1", 5, true,
+     2},
 };
 
 /* Find the damaged rows: [{table, key}], and how many rows there are. */
@@ -308,7 +313,8 @@ static json_t *own_key(struct cache *c, const struct cache_key *k, json_t *facto
     return o;
 }
 
-int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, json_t **ret, struct dt_err *e)
+int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, const unsigned *uid, json_t **ret,
+                  struct dt_err *e)
 {
     static const char *const rest[] = {"device", "toolchain", "policy"};
     json_t *mine = own_key(c, k, factors), *best = NULL;
@@ -320,9 +326,10 @@ int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, j
         json_decref(mine);
         return 0;
     }
-    char sql[400];
-    snprintf(sql, sizeof sql, "SELECT " ENTRY " FROM entry WHERE want = ?1 ORDER BY used DESC, id DESC LIMIT %d",
-             NEAREST_MAX);
+    char sql[500], own[CACHE_OWN_MAX];
+    cache_own_sql("entry", uid, own);
+    snprintf(sql, sizeof sql, "SELECT " ENTRY " FROM entry WHERE want = ?1 AND %s ORDER BY used DESC, id DESC LIMIT %d",
+             own, NEAREST_MAX);
     if (cache_prepare(c, sql, &k->want, 1, &s) != SQLITE_OK) {
         json_decref(mine);
         return cache_unreadable(c, e);
@@ -371,19 +378,21 @@ int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, j
 static json_t *digest_json(sqlite3_stmt *s) { return json_string(cache_column(s, 0)); }
 
 int cache_stale(struct cache *c, const char *arch, const char *device, const char *toolchain, bool stale,
-                unsigned limit, json_t **ret, struct dt_err *e)
+                const unsigned *uid, unsigned limit, json_t **ret, struct dt_err *e)
 {
     const char *text[] = {arch, device, toolchain};
-    char sql[800];
+    char sql[1000], own[CACHE_OWN_MAX];
+    cache_own_sql("k", uid, own);
     snprintf(sql, sizeof sql,
              "SELECT digest FROM graph WHERE NOT EXISTS (SELECT 1 FROM known k JOIN entry n ON n.signature = "
              "k.signature WHERE "
              "k.digest = graph.digest AND k.arch = ?1 AND n.want = 'plan' AND n.device = ?2 AND n.toolchain = ?3) %s "
+             "AND (%d OR EXISTS (SELECT 1 FROM known k WHERE k.digest = graph.digest AND %s)) "
              "ORDER BY created DESC, digest LIMIT %u",
              stale ? "AND EXISTS (SELECT 1 FROM known k JOIN entry n ON n.signature = k.signature WHERE k.digest = "
                      "graph.digest AND "
                      "n.want = 'plan' AND n.device = ?2 AND n.toolchain <> ?3)"
                    : "",
-             limit);
+             !uid, own, limit);
     return cache_rows(c, sql, text, 3, digest_json, ret, e);
 }

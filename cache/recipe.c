@@ -197,14 +197,16 @@ static json_t *recipe_json(sqlite3_stmt *s)
     return o;
 }
 
-int cache_recipes(struct cache *c, const char *signature, unsigned limit, json_t **ret, struct dt_err *e)
+int cache_recipes(struct cache *c, const char *signature, const unsigned *uid, unsigned limit, json_t **ret,
+                  struct dt_err *e)
 {
-    char sql[400];
+    char sql[600], own[CACHE_OWN_MAX];
+    cache_own_sql("recipe", uid, own);
     snprintf(sql, sizeof sql,
              "SELECT signature, device, toolchain, policy, digest, origin, state, reason, length(CAST(body AS BLOB)), "
-             "created, tried FROM recipe %s "
+             "created, tried FROM recipe WHERE %s AND %s "
              "ORDER BY created DESC, id DESC LIMIT %u",
-             signature ? "WHERE signature = ?1" : "", limit);
+             signature ? "signature = ?1" : "1", own, limit);
     return cache_rows(c, sql, &signature, signature != NULL, recipe_json, ret, e);
 }
 
@@ -217,4 +219,26 @@ void cache_own(struct cache *c, const char *signature, unsigned uid)
     snprintf(number, sizeof number, "%u", uid);
     if (uid != UINT32_MAX && dt_sha256_ok(signature))
         cache_run(c, "INSERT OR IGNORE INTO owner (signature, uid) VALUES (?1, CAST(?2 AS INTEGER))", text, 2);
+}
+
+bool cache_owned(struct cache *c, const char *signature, unsigned uid)
+{
+    char number[16];
+    const char *text[] = {signature, number};
+    sqlite3_stmt *s;
+    snprintf(number, sizeof number, "%u", uid);
+    if (uid == UINT32_MAX || cache_prepare(c, "SELECT 1 FROM owner WHERE signature = ?1 AND uid = CAST(?2 AS INTEGER)",
+                                           text, 2, &s) != SQLITE_OK)
+        return false;
+    bool there = sqlite3_step(s) == SQLITE_ROW;
+    sqlite3_finalize(s);
+    return there;
+}
+
+void cache_own_sql(const char *table, const unsigned *uid, char out[CACHE_OWN_MAX])
+{
+    if (uid)
+        snprintf(out, CACHE_OWN_MAX, "%s.signature IN (SELECT signature FROM owner WHERE uid = %u)", table, *uid);
+    else
+        snprintf(out, CACHE_OWN_MAX, "1");
 }

@@ -1,8 +1,8 @@
 /* /v1/cache/…: entries, verify, gc, export, import, nearest.
  *
  * The query, or for import the body, becomes the arguments of dtd_cache_op, which does the work on a pool thread. Only
- * admins may remove or import entries (dtd_peer_admin). An export holds all plans for an admin, and for anybody else
- * those of graphs that they posted themselves.
+ * admins may remove, import or check entries (dtd_peer_admin): a check reads the whole file. Lists, comparisons and
+ * exports hold everything for an admin, and for anybody else what belongs to graphs that they posted themselves.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -93,20 +93,20 @@ static int api_cache_read_query(const char *query, const char *allowed, json_t *
 }
 
 static void api_cache_start(struct dtd_service *s, struct dtd_req *r, const char *name, const char *allowed,
-                            bool writes)
+                            bool admins)
 {
     struct dt_err e = {0};
     struct op *o = dt_calloc(1, sizeof *o);
     json_t *args = json_object();
     if (!o || !args)
         dt_err_set(&e, DT_E_NOMEM, "out of memory");
-    else if (writes && !dtd_peer_admin(s, r))
-        dt_err_set(&e, DT_E_FORBIDDEN, DTD_ADMINS_ONLY "change the cache");
+    else if (admins && !dtd_peer_admin(s, r))
+        dt_err_set(&e, DT_E_FORBIDDEN, DTD_ADMINS_ONLY "change the cache, or check all of it");
     else
         api_cache_read_query(r->query, allowed, args, &e);
     if (!e.num && !strcmp(name, "nearest") && json_object_set_new(args, "signature", json_string(r->param[0])) < 0)
         dt_err_set(&e, DT_E_USAGE, "a signature is sha256: and 64 hexadecimal digits");
-    bool own = !strcmp(name, "export") && !dtd_peer_admin(s, r);
+    bool own = !admins && !dtd_peer_admin(s, r);
     if (!e.num && own && dtd_peer_uid(r) == (uid_t)-1)
         dt_err_set(&e, DT_E_FORBIDDEN, "it is not known who asks");
     if (!e.num && (own || !strcmp(name, "import")) &&
@@ -133,7 +133,7 @@ void api_cache_entries(struct dtd_service *s, struct dtd_req *r)
 {
     api_cache_start(s, r, "list", " limit signature ", false);
 }
-void api_cache_verify(struct dtd_service *s, struct dtd_req *r) { api_cache_start(s, r, "verify", "", false); }
+void api_cache_verify(struct dtd_service *s, struct dtd_req *r) { api_cache_start(s, r, "verify", "", true); }
 void api_cache_gc(struct dtd_service *s, struct dtd_req *r)
 {
     api_cache_start(s, r, "gc", " max_age max_bytes ", true);

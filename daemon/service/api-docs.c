@@ -6,6 +6,9 @@
  *
  * Tags: a reply has one ETag for each encoding, made of the row's checksum and of what was asked for. If-None-Match is
  * held against the tag of the encoding that would be sent.
+ *
+ * A user who is no admin finds the documents of graphs that they posted, and no others: who asks is part of the key
+ * under which memory has a reply.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +27,8 @@ struct docs {
     char signature[DT_SHA256_TEXT], device[192], key[DT_SHA256_TEXT];
     uint64_t version; /* of the store, before anything was looked up */
     struct dtd_reply *reply;
+    unsigned uid;
+    bool admin;
     int rc;
     struct dt_err err;
     char *text;
@@ -61,7 +66,10 @@ static const char *docs_type(const struct docs *d)
 static int docs_key(struct docs *d)
 {
     static const char *const forms[] = {"json", "html", "trace"};
-    const char *const part[] = {"get " DOVETAIL_VERSION, d->want, forms[d->form], d->signature, d->device};
+    char user[24] = "";
+    if (!d->admin)
+        snprintf(user, sizeof user, "%u", d->uid);
+    const char *const part[] = {"get " DOVETAIL_VERSION, d->want, forms[d->form], d->signature, d->device, user};
     struct dt_sha256 h;
     int r = dt_sha256_init(&h);
     for (size_t i = 0; r >= 0 && i < sizeof part / sizeof *part; i++)
@@ -133,6 +141,19 @@ static int docs_make(struct docs *d, struct cache_reply *of, const json_t *doc)
     return 1;
 }
 
+/* May who asks have it? */
+static bool docs_theirs(struct docs *d)
+{
+    struct dtd_service *s = d->a.s;
+    if (d->admin)
+        return true;
+    uv_mutex_lock(&s->cache_lock);
+    dtd_hits_flush(s->hits); /* who posted may stand there only */
+    bool theirs = s->cache && cache_owned(s->cache, d->signature, d->uid);
+    uv_mutex_unlock(&s->cache_lock);
+    return theirs;
+}
+
 static void docs_document(struct docs *d)
 {
     struct dtd_service *s = d->a.s;
@@ -147,6 +168,10 @@ static void docs_document(struct docs *d)
         return;
     dtd_reply_unref(d->reply);
     d->reply = NULL;
+    if (!docs_theirs(d)) {
+        d->rc = 0; /* for this user there is none */
+        return;
+    }
     d->rc = docs_read(d, &of, &doc);
     if (d->rc == 1)
         d->rc = docs_make(d, &of, doc);
@@ -236,6 +261,8 @@ static void api_docs_start(struct dtd_service *s, struct dtd_req *r, const char 
         d->a = (struct dtd_async){.s = s, .req = r, .work = docs_work, .after = docs_after, .release = docs_release};
         d->want = want;
         d->form = form;
+        d->uid = dtd_peer_uid(r);
+        d->admin = dtd_peer_admin(s, r);
         rc = want ? docs_query(d, r, &e) : 0;
     }
     if (rc < 0) {

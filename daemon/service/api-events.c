@@ -1,6 +1,7 @@
 /* GET /v1/jobs/ID/events: the events of a job as they come, one JSON object a line (application/x-ndjson), or as
  * server-sent events when the Accept header asks for text/event-stream. `?after=SEQ` (or Last-Event-ID) resumes behind
- * a number. The stream ends with the job. Events that fell out of the job's ring are not sent: a gap in `seq` shows it.
+ * a number. The stream ends with the job, or when the service stops and the job goes on later. Events that fell out of
+ * the job's ring are not sent: a gap in `seq` shows it.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -42,7 +43,7 @@ static void pump(struct stream *t)
     if (o.len && !o.failed)
         dtd_stream_put(t->r, o.s, o.len);
     dt_str_done(&o);
-    if (all && dtd_state_final(j->state)) {
+    if (all && dtd_waited_enough(t->s, j)) {
         struct dtd_req *r = t->r;
         stream_free(t);
         dtd_stream_end(r);
@@ -71,11 +72,9 @@ void api_events(struct dtd_service *s, struct dtd_req *r)
             return;
         }
     }
-    struct dtd_job *j = dtd_jobs_find(&s->jobs, r->param[0]);
-    if (!j) {
-        dtd_reply_err(r, DT_E_NOT_FOUND, "there is no job %.60s", r->param[0]);
+    struct dtd_job *j = dtd_asked_job(s, r);
+    if (!j)
         return;
-    }
     struct stream *t = r->method == HTTP_HEAD ? NULL : dt_calloc(1, sizeof *t);
     if (r->method == HTTP_HEAD) {
         dtd_stream_begin(r, "application/x-ndjson");

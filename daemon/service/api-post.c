@@ -10,11 +10,14 @@
  * comes out is kept as the finished reply to this body.
  *
  * Back on the loop: 200 with the document, or 202 with a job, shared by everybody who posts the same graph with the
- * same options meanwhile. Graphs that cannot be parsed are refused here, with the same problem document that the worker
+ * same options meanwhile (accept.c). Graphs that cannot be parsed are refused here, with the same problem document that the worker
  * would give.
  *
  * The look-up needs what the worker for the device says of itself (its first answer brings it); before that, and for
  * want=run and want=explain, there is none: the worker looks itself.
+ *
+ * Who posts is part of the options where users share nothing (share = uid), and for want=explain, which compares with
+ * stored entries: a user's own.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,7 +94,12 @@ int dtd_share_key(const json_t *graph, const char *want, const char *device, con
 }
 
 /* Who may have the reply: see `share` in docs/CONTRACT.md. */
-static void post_user(const struct post *p, char *out, size_t n) { out[0] = 0; }
+static void post_user(const struct post *p, char *out, size_t n)
+{
+    out[0] = 0;
+    if (p->opt.apart)
+        snprintf(out, n, "%u", p->opt.uid);
+}
 
 /* The key of the reply; "" where there can be none. */
 static void post_key(struct post *p)
@@ -242,7 +250,6 @@ static void post_after(struct dtd_async *a)
 {
     struct post *p = (struct post *)a;
     struct dtd_service *s = a->s;
-    struct dtd_job *j = NULL;
     if (p->reply && *p->reply->key)
         dtd_replies_put(s->replies, p->reply, p->version);
     if (!a->req)
@@ -262,21 +269,13 @@ static void post_after(struct dtd_async *a)
     s->cache_misses++;
     char *request = p->request;
     p->request = NULL;
-    int r = dtd_jobs_post(&s->jobs, p->share, p->want, p->device, p->opt.timeout, request, p->nrequest, &j, &p->err);
-    if (r < 0) {
-        dtd_reply_problem(a->req, 0, "Retry-After: 5\r\n", &p->err);
-        return;
-    }
-    if (!r) {
+    struct dtd_post post = {p->uid, true, p->share, p->want, p->device, p->opt.timeout, request, p->nrequest};
+    struct dtd_job *j = dtd_accept(s, a->req, &post);
+    if (j) {
         dt_log(DT_LOG_INFO, "job %s: %s on %s, queued", j->id, j->want, j->device);
         j->keep = p->keep;
         p->keep = NULL;
     }
-    dtd_job_own(j, dtd_peer_uid(a->req), true);
-    struct dt_str h = {0};
-    dt_str_addf(&h, "Location: /v1/jobs/%s\r\nDovetail-Cache: miss\r\n", j->id);
-    dtd_reply_json(a->req, 202, h.s, dtd_job_json(j));
-    dt_str_done(&h);
     dtd_pool_kick(s->pool);
 }
 
@@ -356,7 +355,9 @@ void api_post_job(struct dtd_service *s, struct dtd_req *r)
         p->known = true;
         p->dev = *d;
     }
-    p->uid = dtd_peer_uid(r);
+    p->uid = p->opt.uid = dtd_peer_uid(r);
+    p->opt.apart = s->cfg.share_uid;
+    p->opt.own_rows = !strcmp(p->want, "explain") && !dtd_peer_admin(s, r);
     p->body = r->body;
     p->len = r->body_len;
     r->body = NULL;

@@ -3,7 +3,8 @@
  *
  * A graph is due when it has no plan for this device with this toolchain. So a new GPU, driver, dovetail or compiler
  * makes all graphs due. `?stale=1` takes only graphs that have a plan for this device by another toolchain. Options are
- * the default ones. Old plans stay. When the queue is full, posting ends; call again later for the rest.
+ * the default ones. Graphs are those that the caller posted; for admins all, unless users share nothing (share = uid).
+ * Old plans stay. When the queue is full, posting ends; call again later for the rest.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "cache/cache.h"
+#include "daemon/service/journal.h"
 #include "daemon/service/service.h"
 
 #define LIMIT_MAX 10000
@@ -25,8 +27,9 @@ struct due {
 };
 struct reprofile {
     struct dtd_async a; /* first */
-    unsigned limit;
-    bool stale;
+    unsigned limit, uid;
+    bool stale, all;
+    char options[40]; /* of the jobs, JSON */
     char device[80], arch[16], key[192], toolchain[256];
     struct due *due;
     size_t ndue;
@@ -41,10 +44,10 @@ static int api_reprofile_one(struct reprofile *p, json_t *graph)
     dt_free_ char *text = json_dumps(graph, JSON_COMPACT);
     if (!text)
         return dt_err_set(&p->err, DT_E_NOMEM, "out of memory");
-    int r = dtd_share_key(graph, "plan", p->device, "{}", d->share, &p->err);
+    int r = dtd_share_key(graph, "plan", p->device, p->options, d->share, &p->err);
     if (r < 0)
         return r;
-    dt_str_addf(&s, "{\"verb\":\"optimize\",\"options\":{},\"graph\":");
+    dt_str_addf(&s, "{\"verb\":\"optimize\",\"options\":%s,\"graph\":", p->options);
     dt_str_add(&s, text);
     dt_str_addc(&s, '}');
     d->len = s.len;
@@ -61,7 +64,8 @@ static void reprofile_work(struct dtd_async *a)
     json_t *list = NULL, *v;
     size_t i;
     uv_mutex_lock(&a->s->cache_lock);
-    p->rc = cache_stale(a->s->cache, p->arch, p->key, p->toolchain, p->stale, p->limit, &list, &p->err);
+    p->rc = cache_stale(a->s->cache, p->arch, p->key, p->toolchain, p->stale, p->all ? NULL : &p->uid, p->limit, &list,
+                        &p->err);
     uv_mutex_unlock(&a->s->cache_lock);
     if (p->rc >= 0 && !(p->due = dt_calloc(json_array_size(list) + 1, sizeof *p->due)))
         p->rc = dt_err_set(&p->err, DT_E_NOMEM, "out of memory");
@@ -97,11 +101,13 @@ static void reprofile_after(struct dtd_async *a)
         struct dt_err full = {0};
         char *request = p->due[i].request;
         p->due[i].request = NULL;
-        int r = dtd_jobs_post(&s->jobs, p->due[i].share, "plan", p->device, 0, request, p->due[i].len, &j, &full);
+        struct dtd_post post = {p->uid, false, p->due[i].share, "plan", p->device, 0, request, p->due[i].len};
+        int r = dtd_jobs_post(&s->jobs, &post, &j, &full);
         dt_err_done(&full);
         if (r < 0)
             break;
-        dtd_job_own(j, dtd_peer_uid(a->req), false);
+        if (!r)
+            dtd_journal_put(s->journal, j);
         json_array_append_new(jobs, dtd_job_json(j));
     }
     size_t queued = json_array_size(jobs);
@@ -156,6 +162,9 @@ void api_reprofile(struct dtd_service *s, struct dtd_req *r)
         return;
     }
     p->limit = p->limit ? p->limit : 100;
+    p->uid = dtd_peer_uid(r);
+    p->all = dtd_peer_admin(s, r) && !s->cfg.share_uid;
+    snprintf(p->options, sizeof p->options, s->cfg.share_uid ? "{\"apart\":%u}" : "{}", p->uid);
     snprintf(p->device, sizeof p->device, "%s", s->cfg.device);
     snprintf(p->arch, sizeof p->arch, "%s", d->arch);
     snprintf(p->key, sizeof p->key, "%s", d->key);

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/str.h"
 #include "daemon/service/hits.h"
+#include "daemon/service/journal.h"
 #include "daemon/service/service.h"
 
 void api_root(struct dtd_service *s, struct dtd_req *r)
@@ -125,6 +126,10 @@ void api_metrics(struct dtd_service *s, struct dtd_req *r)
     for (int i = 0; i < DTD_NSTATES; i++)
         dt_str_addf(&o, "dovetail_jobs{state=\"%s\"} %u\n", dtd_state_text(i), s->jobs.count[i]);
     api_status_one(&o, "jobs_shared_total", "counter", "Posts that joined a job under way.", (double)s->jobs.shared);
+    api_status_one(&o, "job_turns_lost_total", "counter", "Jobs that went back to the queue for another user.",
+                   (double)s->jobs.turns_lost);
+    api_status_one(&o, "job_rows_failed_total", "counter", "Writes of jobs' rows that failed.",
+                   (double)dtd_journal_failures(s->journal));
     api_status_one(&o, "job_run_seconds_total", "counter", "Seconds that finished jobs ran.", s->jobs.run_seconds);
     api_status_one(&o, "job_result_bytes", "gauge", "Bytes of results that are remembered.",
                    (double)s->jobs.result_bytes);

@@ -210,6 +210,9 @@ int dtd_config_finish(struct dtd_config *c, struct dt_err *e)
     int r = dtd_device_normal(c->device, spec, sizeof spec, e);
     if (r >= 0)
         r = dtd_config_set(c, "device", spec, e);
+    if (r >= 0 && strcmp(c->share, "host") && strcmp(c->share, "uid"))
+        r = dt_err_set(e, DT_E_USAGE, "share = %s is neither host nor uid", c->share);
+    c->share_uid = r >= 0 && !strcmp(c->share, "uid");
     if (r >= 0)
         r = admins(c, e);
     if (r < 0)

@@ -20,6 +20,7 @@ struct dtd_config {
 #include "daemon/service/config.def"
 #undef STR
 #undef NUM
+    bool share_uid;           /* share = uid; from dtd_config_finish */
     struct dtd_admins admins; /* from dtd_config_finish */
 };
 

@@ -4,6 +4,8 @@
  * a chatty job costs bounded memory. Finished jobs are forgotten oldest first when there are more than max_finished or
  * their results hold more than max_result_bytes; a job that is being watched stays. The job that just finished always
  * stays, whatever its size.
+ *
+ * Times that people see are of the wall clock, which may jump; what is added up is of the monotonic one.
  */
 #include "daemon/service/jobs.h"
 
@@ -16,14 +18,16 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/wire.h"
+#include "daemon/service/fair.h"
 
 static const char *const state_names[DTD_NSTATES] = {"queued", "running", "done", "failed", "cancelled"};
 
 /* allowed[from] is a set of bits of states that may follow. */
 static const unsigned allowed[DTD_NSTATES] = {
     [DTD_QUEUED] = 1u << DTD_RUNNING | 1u << DTD_FAILED | 1u << DTD_CANCELLED,
-    [DTD_RUNNING] = 1u << DTD_DONE | 1u << DTD_FAILED | 1u << DTD_CANCELLED,
+    [DTD_RUNNING] = 1u << DTD_DONE | 1u << DTD_FAILED | 1u << DTD_CANCELLED | 1u << DTD_QUEUED,
 };
 
 const char *dtd_state_text(enum dtd_state s) { return state_names[s]; }
@@ -51,12 +55,28 @@ void dtd_jobs_init(struct dtd_jobs *js, unsigned max_queued, unsigned max_finish
     js->max_queued = max_queued;
     js->max_finished = max_finished;
     js->max_result_bytes = max_result_bytes;
+    js->now_us = dt_now_us;
     if (getrandom(&js->boot, sizeof js->boot, GRND_NONBLOCK) != sizeof js->boot)
         js->boot = (uint32_t)wall_ms();
 }
 
+static void told(struct dtd_jobs *js, struct dtd_job *j, bool gone)
+{
+    if (js->changed)
+        js->changed(js->changed_user, j, gone);
+}
+
+static void leave_active(struct dtd_jobs *js, struct dtd_job *j)
+{
+    *(j->aprev ? &j->aprev->anext : &js->active) = j->anext;
+    *(j->anext ? &j->anext->aprev : &js->active_tail) = j->aprev;
+    j->aprev = j->anext = NULL;
+}
+
 static void job_free(struct dtd_jobs *js, struct dtd_job *j)
 {
+    if (!dtd_state_final(j->state))
+        leave_active(js, j);
     *(j->prev ? &j->prev->next : &js->head) = j->next;
     *(j->next ? &j->next->prev : &js->tail) = j->prev;
     js->count[j->state]--;
@@ -66,6 +86,7 @@ static void job_free(struct dtd_jobs *js, struct dtd_job *j)
     free(j->event);
     free(j->request);
     free(j->keep);
+    free(j->head);
     free(j->progress);
     free(j->result);
     free(j->problem);
@@ -77,6 +98,7 @@ void dtd_jobs_done(struct dtd_jobs *js)
 {
     while (js->head)
         job_free(js, js->head);
+    dtd_fair_done(js);
 }
 
 /* Forget the oldest finished jobs while there are too many; `keep` stays. */
@@ -90,6 +112,7 @@ static void trim(struct dtd_jobs *js, const struct dtd_job *keep)
             break;
         if (!dtd_state_final(j->state) || j->watch || j == keep)
             continue;
+        told(js, j, true);
         job_free(js, j);
         finished--;
     }
@@ -106,10 +129,19 @@ struct dtd_job *dtd_jobs_find(struct dtd_jobs *js, const char *id)
 /* The job that is queued or runs with this share key. */
 static struct dtd_job *active(struct dtd_jobs *js, const char *share)
 {
-    struct dtd_job *j = js->head;
-    while (j && (dtd_state_final(j->state) || strcmp(j->share, share)))
-        j = j->next;
+    struct dtd_job *j = js->active;
+    while (j && strcmp(j->share, share))
+        j = j->anext;
     return j;
+}
+
+void dtd_job_poke(struct dtd_job *j)
+{
+    struct dtd_watch *next;
+    for (struct dtd_watch *w = j->watch; w; w = next) {
+        next = w->next;
+        w->fn(w, j);
+    }
 }
 
 /* Append an event (takes `o`; a failed allocation loses the event, never the job) and tell the watchers. */
@@ -133,26 +165,30 @@ static void add_event(struct dtd_job *j, int kind, json_t *o)
         }
     }
     json_decref(o);
-    struct dtd_watch *next;
-    for (struct dtd_watch *w = j->watch; w; w = next) {
-        next = w->next;
-        w->fn(w, j);
-    }
+    dtd_job_poke(j);
 }
 
 static void jobs_enter(struct dtd_jobs *js, struct dtd_job *j, enum dtd_state s)
 {
     assert(allowed[j->state] & 1u << s);
+    dtd_fair_charge(js);
+    if (j->state == DTD_RUNNING) {
+        uint64_t us = js->now_us() - j->turn_us;
+        j->ran_us += us;
+        js->run_seconds += (double)us / 1e6;
+    }
     js->count[j->state]--;
     js->count[s]++;
     js->total[s]++;
     j->state = s;
-    if (s == DTD_RUNNING)
-        j->started_ms = wall_ms();
+    if (s == DTD_RUNNING) {
+        if (!j->started_ms)
+            j->started_ms = wall_ms();
+        dtd_fair_begin(js, j);
+    }
     if (dtd_state_final(s)) {
+        leave_active(js, j);
         j->finished_ms = wall_ms();
-        if (j->started_ms)
-            js->run_seconds += (double)(j->finished_ms - j->started_ms) / 1000;
         free(j->request);
         j->request = NULL;
     }
@@ -161,48 +197,87 @@ static void jobs_enter(struct dtd_jobs *js, struct dtd_job *j, enum dtd_state s)
         json_object_set_new(o, "problem", json_loads(j->problem, 0, NULL));
     if (o && *j->cache)
         json_object_set_new(o, "cache", json_string(j->cache));
+    told(js, j, false);
     add_event(j, DTD_EV_STATE, o);
     if (dtd_state_final(s))
         trim(js, j);
 }
 
-int dtd_jobs_post(struct dtd_jobs *js, const char *share, const char *want, const char *device, double timeout,
-                  char *request, size_t len, struct dtd_job **ret, struct dt_err *e)
+static struct dtd_job *append(struct dtd_jobs *js, const struct dtd_post *p, uint64_t made)
 {
-    struct dtd_job *j = active(js, share);
-    if (j) {
-        free(request);
-        j->posts++;
-        js->shared++;
-        *ret = j;
-        return 1;
-    }
-    if (js->count[DTD_QUEUED] >= js->max_queued) {
-        free(request);
-        return dt_err_set(e, DT_E_BUSY, "%u jobs are waiting already", js->count[DTD_QUEUED]);
-    }
-    j = dt_calloc(1, sizeof *j);
-    if (!j) {
-        free(request);
-        return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    }
-    snprintf(j->id, sizeof j->id, "%08x-%llu", js->boot, (unsigned long long)++js->next_id);
-    snprintf(j->share, sizeof j->share, "%s", share);
-    snprintf(j->want, sizeof j->want, "%s", want);
-    snprintf(j->device, sizeof j->device, "%s", device);
-    j->timeout = timeout;
-    j->request = request;
-    j->request_len = len;
+    struct dtd_job *j = dt_calloc(1, sizeof *j);
+    if (!j)
+        return NULL;
+    snprintf(j->share, sizeof j->share, "%s", p->share);
+    snprintf(j->want, sizeof j->want, "%s", p->want);
+    snprintf(j->device, sizeof j->device, "%s", p->device);
+    j->timeout = p->timeout;
+    j->request = p->request;
+    j->request_len = p->len;
     j->posts = 1;
-    j->created_ms = wall_ms();
+    j->created_ms = made;
     j->prev = js->tail;
     *(js->tail ? &js->tail->next : &js->head) = j;
     js->tail = j;
+    j->aprev = js->active_tail;
+    *(js->active_tail ? &js->active_tail->anext : &js->active) = j;
+    js->active_tail = j;
     js->count[DTD_QUEUED]++;
+    return j;
+}
+
+int dtd_jobs_post(struct dtd_jobs *js, const struct dtd_post *p, struct dtd_job **ret, struct dt_err *e)
+{
+    struct dtd_job *j = active(js, p->share);
+    if (j) {
+        free(p->request);
+        j->posts++;
+        js->shared++;
+        dtd_job_own(js, j, p->uid, p->posted);
+        *ret = j;
+        return 1;
+    }
+    int r = dtd_fair_admit(js, p->uid, e);
+    j = r < 0 ? NULL : append(js, p, wall_ms());
+    if (!j) {
+        free(p->request);
+        return r < 0 ? r : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    }
+    snprintf(j->id, sizeof j->id, "%08x-%llu", js->boot, (unsigned long long)++js->next_id);
     js->total[DTD_QUEUED]++;
+    dtd_job_own(js, j, p->uid, p->posted);
     add_event(j, DTD_EV_STATE, json_pack("{s:s}", "event", "queued"));
     *ret = j;
     return 0;
+}
+
+struct dtd_job *dtd_jobs_restore(struct dtd_jobs *js, const char *id, uint64_t made, uint64_t era,
+                                 const struct dtd_post *p)
+{
+    struct dtd_job *j = append(js, p, made);
+    if (!j) {
+        free(p->request);
+        return NULL;
+    }
+    snprintf(j->id, sizeof j->id, "%s", id);
+    j->durable = j->written = true;
+    j->seq = era << 20;
+    add_event(j, DTD_EV_STATE, json_pack("{s:s}", "event", "queued"));
+    return j;
+}
+
+void dtd_job_end(struct dtd_jobs *js, struct dtd_job *j, enum dtd_state final, uint64_t finished_ms)
+{
+    assert(j->state == DTD_QUEUED && dtd_state_final(final));
+    js->count[DTD_QUEUED]--;
+    js->count[final]++;
+    j->state = final;
+    leave_active(js, j);
+    free(j->request);
+    j->request = NULL;
+    j->finished_ms = finished_ms;
+    add_event(j, DTD_EV_STATE, json_pack("{s:s}", "event", state_names[final]));
+    trim(js, j);
 }
 
 static struct dtd_owner *find_owner(const struct dtd_job *j, unsigned uid)
@@ -215,24 +290,48 @@ static struct dtd_owner *find_owner(const struct dtd_job *j, unsigned uid)
 
 bool dtd_job_owned(const struct dtd_job *j, unsigned uid) { return find_owner(j, uid) != NULL; }
 
-void dtd_job_own(struct dtd_job *j, unsigned uid, bool posted)
+void dtd_job_own(struct dtd_jobs *js, struct dtd_job *j, unsigned uid, bool posted)
 {
-    struct dtd_owner *o = find_owner(j, uid);
-    if (o)
+    struct dtd_owner *o = find_owner(j, uid), before = o ? *o : (struct dtd_owner){0};
+    dtd_fair_charge(js);
+    if (o) {
         o->posted |= posted;
-    else if (uid != UINT_MAX && !dt_push(&j->owner, (struct dtd_owner){.uid = uid, .posted = posted}))
+        o->left = false;
+    } else if (uid == UINT_MAX) {
+        j->nobody = dtd_fair_user(js, uid);
+    } else if (!dt_push(&j->owner, (struct dtd_owner){.uid = uid, .posted = posted})) {
         return; /* out of memory: root may cancel it */
+    } else {
+        o = &j->owner.p[j->owner.n - 1];
+    }
+    if (o)
+        o->user = dtd_fair_user(js, uid);
+    if (o && (before.posted != o->posted || before.left || before.uid != uid))
+        told(js, j, false);
 }
 
-bool dtd_job_disown(struct dtd_job *j, unsigned uid)
+bool dtd_job_disown(struct dtd_jobs *js, struct dtd_job *j, unsigned uid)
 {
     struct dtd_owner *o = find_owner(j, uid);
-    if (o)
-        *o = j->owner.p[--j->owner.n];
-    return j->owner.n > 0;
+    bool wanted = false;
+    dtd_fair_charge(js);
+    for (size_t i = 0; i < j->owner.n; i++)
+        wanted |= !j->owner.p[i].left && &j->owner.p[i] != o;
+    if (o && wanted && !o->left) {
+        o->left = true;
+        told(js, j, false);
+    }
+    return wanted;
 }
 
 void dtd_job_start(struct dtd_jobs *js, struct dtd_job *j) { jobs_enter(js, j, DTD_RUNNING); }
+
+void dtd_job_give_back(struct dtd_jobs *js, struct dtd_job *j, bool turn)
+{
+    j->turns += turn;
+    js->turns_lost += turn;
+    jobs_enter(js, j, DTD_QUEUED);
+}
 
 void dtd_job_progress(struct dtd_jobs *js, struct dtd_job *j, const char *stage, const char *message, unsigned done,
                       unsigned of)
@@ -320,8 +419,8 @@ static void jobs_put(json_t *o, const char *name, json_t *v) { json_object_set_n
 
 json_t *dtd_job_json(const struct dtd_job *j)
 {
-    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:i}", "id", j->id, "state", state_names[j->state], "want", j->want,
-                          "device", j->device, "posts", (int)j->posts);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:i, s:b}", "id", j->id, "state", state_names[j->state], "want",
+                          j->want, "device", j->device, "posts", (int)j->posts, "durable", (int)j->durable);
     json_t *links = json_object();
     if (!o || !links) {
         json_decref(o);
@@ -333,6 +432,8 @@ json_t *dtd_job_json(const struct dtd_job *j)
         jobs_put(o, "started", time_json(j->started_ms));
     if (j->finished_ms)
         jobs_put(o, "finished", time_json(j->finished_ms));
+    if (j->turns)
+        jobs_put(o, "turns_lost", json_integer(j->turns));
     jobs_put(o, "events", json_integer((json_int_t)j->seq));
     if (j->progress)
         jobs_put(o, "progress", json_loads(j->progress, 0, NULL));

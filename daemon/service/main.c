@@ -2,7 +2,8 @@
  *
  * Start: options, cache, the default device's worker. Only when that worker has answered is the socket created, so that
  * a client that can connect is served. Stop (SIGTERM, SIGINT): no new connections, the socket file goes, queued jobs
- * are cancelled, running ones get drain_timeout seconds, replies under way are finished; a second signal ends the wait.
+ * are cancelled unless they are stored, running ones get drain_timeout seconds, replies under way are finished; a
+ * second signal ends the wait.
  *
  * Exit status: 0 stopped by a signal, 2 wrong usage or configuration, 4 no device, no cache, or the socket cannot be
  * created.
@@ -22,6 +23,7 @@
 #include "base/log.h"
 #include "cache/cache.h"
 #include "daemon/service/hits.h"
+#include "daemon/service/journal.h"
 #include "daemon/service/service.h"
 
 static struct dtd_service svc;
@@ -45,11 +47,23 @@ static void shut(void)
         uv_close((uv_handle_t *)&sigs[i], NULL);
 }
 
+/* A job that is stored goes on after the next start: whoever waits for it is told, and it is not cancelled. */
+static bool goes_on(struct dtd_job *j, bool all)
+{
+    if (!j->durable || dtd_state_final(j->state))
+        return false;
+    if (j->state == DTD_RUNNING && all)
+        dtd_pool_give_back(svc.pool, j);
+    if (j->state == DTD_QUEUED)
+        dtd_job_poke(j);
+    return j->state == DTD_QUEUED;
+}
+
 /* Cancel queued jobs, and running ones too when `all`. Cancelling may forget other jobs, so each round begins anew. */
 static void cancel_jobs(bool all)
 {
     for (struct dtd_job *j = svc.jobs.head; j;) {
-        if (dtd_state_final(j->state) || (j->state == DTD_RUNNING && !all)) {
+        if (dtd_state_final(j->state) || goes_on(j, all) || (j->state == DTD_RUNNING && !all)) {
             j = j->next;
             continue;
         }
@@ -136,6 +150,8 @@ static void on_ready(struct dtd_service *s, struct dt_err *why)
         dt_log(DT_LOG_ERROR, "%s", e.detail ? e.detail : dt_err_text(e.num));
         stop(dt_err_exit(e.num));
     } else {
+        dtd_journal_resume(s->journal);
+        dtd_pool_kick(s->pool);
         notify("READY=1");
         dt_log(DT_LOG_INFO, "dovetaild %s answers on %s, device %s", DOVETAIL_VERSION, s->cfg.socket, s->cfg.device);
     }
@@ -218,6 +234,8 @@ static int setup(struct dt_err *e)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     int r = cache_open(c->cache, &svc.cache, e);
     if (r >= 0)
+        svc.journal = dtd_journal_open(&svc);
+    if (r >= 0)
         r = dtd_pool_new(&svc, &svc.pool, e);
     if (r >= 0)
         r = dtd_http_new(svc.loop, &l, dtd_serve, &svc, &svc.http, e);
@@ -264,6 +282,7 @@ int main(int argc, char **argv)
     dtd_jobs_done(&svc.jobs);
     svc.hits = dtd_hits_free(svc.hits);
     svc.replies = dtd_replies_free(svc.replies);
+    svc.journal = dtd_journal_close(svc.journal);
     cache_close(svc.cache);
     uv_mutex_destroy(&svc.cache_lock);
     uv_loop_close(svc.loop);

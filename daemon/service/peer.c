@@ -2,7 +2,9 @@
  *
  * The kernel gives uid, gid and supplementary groups of the process at the time it connected (SO_PEERCRED,
  * SO_PEERGROUPS). Admins are root, the user that the service runs as, and the users that the configuration names
- * (admin_uids, admin_group). Admins may import entries into the cache, remove entries, and cancel jobs of others.
+ * (admin_uids, admin_group). Admins see everything, and may import entries into the cache, remove and check entries,
+ * and cancel jobs of others. Others see what is theirs: jobs that they posted, and entries of graphs that they posted
+ * (table `owner` of the cache). The rest does not exist for them: 404, in the same words.
  *
  * Members of the group that owns the socket file may connect, and no more: they are not admins, even where admin_group
  * names that group. A connection whose credentials cannot be read belongs to nobody.
@@ -69,4 +71,9 @@ bool dtd_peer_admin(const struct dtd_service *s, const struct dtd_req *r)
         if (groups[i] == a->gid)
             return true;
     return false;
+}
+
+bool dtd_peer_sees(const struct dtd_service *s, const struct dtd_req *r, const struct dtd_job *j)
+{
+    return dtd_job_owned(j, dtd_peer_uid(r)) || dtd_peer_admin(s, r);
 }

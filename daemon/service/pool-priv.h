@@ -26,7 +26,7 @@ struct dtd_worker {
     int64_t exit_status;
     int signal;
     struct dtd_job *job;   /* BUSY; still queued until the worker's first frame */
-    char *body;            /* its request, until then */
+    char *body;            /* its request: the job may have to go back to the queue */
     uint32_t number;       /* of the newest request, which its answers repeat */
     struct dt_str frame;   /* what has come of the next frame */
     const char *why;       /* it was killed */
@@ -48,7 +48,7 @@ struct dtd_pool {
     struct known *known;
     struct dtd_ping *pings;
     struct dtd_pool_counts count;
-    uv_timer_t restart;
+    uv_timer_t restart, turn;
     unsigned restart_ms;
     bool stopping, kicking;
     void (*ready)(struct dtd_service *s, struct dt_err *err);

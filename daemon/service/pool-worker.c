@@ -86,6 +86,7 @@ static void settle(struct dtd_worker *w)
         struct dt_err e = {0};
         struct dtd_job *j = w->job;
         w->job = NULL;
+        j->kills++;
         dt_err_set(&e, w->why_num ? w->why_num : DT_E_WORKER_LOST, "%s", text);
         dt_log(DT_LOG_WARN, "job %s: %s", j->id, text);
         dtd_job_fail_err(js, j, &e);
@@ -166,19 +167,17 @@ struct out { /* a request on its way */
 
 static void start_job(struct dtd_worker *w)
 {
-    free(w->body);
-    w->body = NULL;
     dtd_job_start(&w->pool->service->jobs, w->job);
     dt_log(DT_LOG_INFO, "job %s: %s on %s, worker %d", w->job->id, w->job->want, w->job->device, (int)w->process.pid);
 }
 
-/* A request that is written is not yet read: the worker may be dead already. Its body is kept until the first frame
- * comes. */
+/* A request that is written is not yet read: the worker may be dead already; and the job may have to yield. So its body
+ * is kept until the answer comes. */
 static void on_written(uv_write_t *r, int status)
 {
     struct out *o = r->data;
     struct dtd_worker *w = o->worker;
-    if (o->number == w->number && w->job && w->job->state == DTD_QUEUED) {
+    if (o->number == w->number && w->job) {
         w->body = o->body;
         o->body = NULL;
     }
@@ -213,6 +212,9 @@ void worker_give(struct dtd_worker *w, struct dtd_job *j)
     double limit = (double)w->pool->service->cfg.job_timeout;
     if (j->timeout > 0 && j->timeout < limit)
         limit = j->timeout;
+    limit -= (double)j->ran_us / 1e6; /* all turns count */
+    if (limit < 0.001)
+        limit = 0.001;
     char *body = j->request;
     j->request = NULL;
     w->state = WORKER_BUSY;
@@ -243,8 +245,15 @@ void worker_end(struct dtd_worker *w)
 }
 
 /* ---- answers ---------------------------------------------------------------------------------------------------- */
+static void forget_body(struct dtd_worker *w)
+{
+    free(w->body);
+    w->body = NULL;
+}
+
 static void become_idle(struct dtd_worker *w)
 {
+    forget_body(w);
     uv_timer_stop(&w->timer);
     w->state = WORKER_IDLE;
     if (w->pool->stopping)
@@ -356,6 +365,7 @@ static void got_error(struct dtd_worker *w, const char *body, size_t len)
         struct dt_err e = {
             .num = num, .detail = copy_of(o, "detail"), .pointer = copy_of(o, "pointer"), .log = copy_of(o, "log")};
         w->job = NULL;
+        forget_body(w);
         if (dtd_error_ends_worker(num)) /* it ends by itself: no job may be given to it */
             worker_end(w);
         else

@@ -1,8 +1,9 @@
 /* The pool of workers: which worker gets which job. pool.h draws the life of a worker; pool-worker.c has its process
  * and its frames.
  *
- * There is one worker per device at a time. The queued jobs of a device are served oldest first. A device that had no
- * worker so far gets one when a slot is free, or when an idle worker of another device can be ended. A worker that dies
+ * There is one worker per device at a time. Whose job it gets, and when a running job yields to another user's, is
+ * decided in fair.h; a job that yields is given back to the queue and its worker is ended. A device that had no worker
+ * so far gets one when a slot is free, or when an idle worker of another device can be ended. A worker that dies
  * or is killed costs exactly the job it had. The default device's worker is restarted after a pause that doubles
  * from 100 ms to 10 s while it keeps failing to start; jobs for a device whose worker cannot start fail with its
  * reason.
@@ -16,6 +17,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "daemon/service/fair.h"
 
 int dtd_pool_new(struct dtd_service *s, struct dtd_pool **ret, struct dt_err *e)
 {
@@ -27,6 +29,9 @@ int dtd_pool_new(struct dtd_service *s, struct dtd_pool **ret, struct dt_err *e)
     uv_timer_init(s->loop, &p->restart);
     p->restart.data = p;
     uv_unref((uv_handle_t *)&p->restart);
+    uv_timer_init(s->loop, &p->turn);
+    p->turn.data = p;
+    uv_unref((uv_handle_t *)&p->turn);
     *ret = p;
     return 0;
 }
@@ -93,8 +98,12 @@ void pool_fail_queued(struct dtd_pool *p, const char *device, const char *proble
     struct dtd_job *next;
     for (struct dtd_job *j = js->head; j; j = next) {
         next = j->next;
-        if (j->state == DTD_QUEUED && !strcmp(j->device, device))
-            dtd_job_fail(js, j, dt_strdup(problem));
+        if (j->state != DTD_QUEUED || strcmp(j->device, device))
+            continue;
+        for (struct dtd_worker *w = p->workers; w; w = w->next)
+            if (w->job == j) /* an ending one that would still give it back */
+                w->job = NULL;
+        dtd_job_fail(js, j, dt_strdup(problem));
     }
 }
 
@@ -108,39 +117,113 @@ static bool wanted(const struct dtd_pool *p, const char *device)
     return false;
 }
 
+struct choice { /* of a queued job */
+    const struct dtd_pool *pool;
+    const char *device; /* NULL: of a device that has no worker */
+};
+
+static bool pool_takes(const struct dtd_job *j, const void *user)
+{
+    const struct choice *c = user;
+    const struct dtd_pool *p = c->pool;
+    if (!j->request) /* a worker is being given it */
+        return false;
+    if (c->device)
+        return !strcmp(j->device, c->device);
+    bool later = !strcmp(j->device, p->service->cfg.device) && uv_is_active((const uv_handle_t *)&p->restart);
+    return !later && !find_worker(p, j->device);
+}
+
+static struct dtd_job *pool_next(const struct dtd_pool *p, const struct dtd_job *except, const char *device)
+{
+    struct choice c = {p, device};
+    return dtd_fair_next(&p->service->jobs, except, pool_takes, &c);
+}
+
+/* Workers for devices that have none: in free slots, then in that of an idle worker whose device nobody wants. */
+static void pool_fill(struct dtd_pool *p)
+{
+    struct dtd_job *j;
+    while ((j = pool_next(p, NULL, NULL)) && p->nworkers < (unsigned)p->service->cfg.max_workers)
+        if (!worker_spawn(p, j->device))
+            return;
+    for (struct dtd_worker *w = p->workers; j && w; w = w->next)
+        if (w->state == WORKER_IDLE && !wanted(p, w->device)) {
+            worker_end(w);
+            return;
+        }
+}
+
+static void pool_give_back(struct dtd_worker *w, bool turn, const char *why)
+{
+    struct dtd_job *j = w->job;
+    dt_log(DT_LOG_INFO, "job %s: back to the queue: %s", j->id, why);
+    j->request = w->body;
+    w->body = NULL;
+    w->job = NULL;
+    worker_kill(w, why);
+    dtd_job_give_back(&w->pool->service->jobs, j, turn);
+}
+
+/* Does this worker's job yield to the one that waits? Else *soonest is no later than the time when it will. */
+static bool pool_yields(struct dtd_worker *w, const struct dtd_job *waiting, double *soonest)
+{
+    if (!waiting || w->state != WORKER_BUSY || !w->job || w->job->state != DTD_RUNNING)
+        return false;
+    double later = dtd_fair_yields(&w->pool->service->jobs, w->job, waiting);
+    if (later == 0 && w->body) {
+        pool_give_back(w, true, "it is another user's turn");
+        return true;
+    }
+    if (later >= 0 && later < *soonest)
+        *soonest = later;
+    return false;
+}
+
+static void on_turn(uv_timer_t *t) { dtd_pool_kick(t->data); }
+
+/* End turns that are over; look again when the next one may be. */
+static void pool_turns(struct dtd_pool *p)
+{
+    double soonest = 3600;
+    struct dtd_worker *ahead = NULL;
+    for (struct dtd_worker *w = p->workers; w; w = w->next) {
+        if (w->state == WORKER_BUSY && pool_yields(w, pool_next(p, w->job, w->device), &soonest))
+            continue;
+        if (w->state == WORKER_BUSY && w->job && w->job->state == DTD_RUNNING &&
+            (!ahead || dtd_fair_ahead(&p->service->jobs, w->job, ahead->job)))
+            ahead = w;
+    }
+    if (ahead && p->nworkers >= (unsigned)p->service->cfg.max_workers)
+        pool_yields(ahead, pool_next(p, ahead->job, NULL), &soonest);
+    uint64_t ms = soonest < 0.02 ? 20 : (uint64_t)(soonest * 1000) + 1;
+    uv_timer_start(&p->turn, on_turn, ms, 0);
+}
+
 void dtd_pool_kick(struct dtd_pool *p)
 {
-    struct dtd_job *next;
+    struct dtd_job *j;
     if (p->kicking)
         return;
     p->kicking = true;
-    for (struct dtd_job *j = p->service->jobs.head; j; j = next) {
-        next = j->next;
-        if (j->state != DTD_QUEUED || !j->request) /* no request: a worker is being given it */
-            continue;
-        struct dtd_worker *w = find_worker(p, j->device);
-        if (w && w->state == WORKER_IDLE) {
+    p->service->jobs.slice = (double)p->service->cfg.job_slice;
+    for (struct dtd_worker *w = p->workers; w; w = w->next)
+        if (w->state == WORKER_IDLE && (j = pool_next(p, NULL, w->device)))
             worker_give(w, j);
-            continue;
-        }
-        if (w || p->stopping)
-            continue;
-        if (p->nworkers < (unsigned)p->service->cfg.max_workers) {
-            if (!strcmp(j->device, p->service->cfg.device) && uv_is_active((uv_handle_t *)&p->restart))
-                continue;
-            if (!worker_spawn(p, j->device))
-                break;
-            /* a start that fails at once fails jobs, which may be forgotten: begin again */
-            next = p->service->jobs.head;
-            continue;
-        }
-        for (struct dtd_worker *o = p->workers; o; o = o->next)
-            if (o->state == WORKER_IDLE && !wanted(p, o->device)) {
-                worker_end(o);
-                break;
-            }
+    if (!p->stopping) {
+        pool_fill(p);
+        pool_turns(p);
     }
     p->kicking = false;
+}
+
+void dtd_pool_give_back(struct dtd_pool *p, struct dtd_job *j)
+{
+    for (struct dtd_worker *w = p->workers; w; w = w->next)
+        if (w->job == j && j->state == DTD_RUNNING && w->body) {
+            pool_give_back(w, false, "the service stops");
+            return;
+        }
 }
 
 void dtd_pool_cancel(struct dtd_pool *p, struct dtd_job *j)
@@ -211,8 +294,10 @@ void dtd_pool_start(struct dtd_pool *p, void (*ready)(struct dtd_service *s, str
 
 void dtd_pool_stop(struct dtd_pool *p, bool kill_busy)
 {
-    if (!p->stopping)
+    if (!p->stopping) {
         uv_close((uv_handle_t *)&p->restart, NULL);
+        uv_close((uv_handle_t *)&p->turn, NULL);
+    }
     p->stopping = true;
     for (struct dtd_worker *w = p->workers; w; w = w->next) {
         if (w->state == WORKER_BUSY && !kill_busy)

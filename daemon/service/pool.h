@@ -3,7 +3,7 @@
  *          spawn              hello answered                job                answered
  *   (none) ─────▶ starting ─────────────────▶ idle ───────────────────▶ busy ───────────▶ idle
  *                    │                         │ ping ▶ pinging ▶ idle    │ error after which the context is unusable,
- *                    │ time, error, death      │ not needed, draining     │ time limit, cancel, death
+ *                    │ time, error, death      │ not needed, draining     │ time limit, cancel, turn over, death
  *                    └────────────────────────▶└──────────▶ ending ◀──────┘
  *                                                             │ process reaped and pipe at its end
  *                                                             ▼ (gone; the default device's worker is started again)
@@ -42,6 +42,8 @@ void dtd_pool_start(struct dtd_pool *p, void (*ready)(struct dtd_service *s, str
 void dtd_pool_kick(struct dtd_pool *p); /* give queued jobs to workers */
 /* the job is no longer wanted: its worker, if any, is killed */
 void dtd_pool_cancel(struct dtd_pool *p, struct dtd_job *j);
+/* the service stops: a running job that is stored goes back to the queue, and its worker is ended */
+void dtd_pool_give_back(struct dtd_pool *p, struct dtd_job *j);
 const struct dtd_device *dtd_pool_device(const struct dtd_pool *p, const char *spec); /* NULL: not known yet */
 
 /* Ask the default worker for a sign of life. fn is called once, perhaps at once; ok: it answered, or is busy within its

@@ -20,6 +20,7 @@
 struct cache;
 struct dtd_hits;
 struct dtd_replies;
+struct dtd_journal;
 
 struct dtd_service {
     uv_loop_t *loop;
@@ -34,6 +35,7 @@ struct dtd_service {
     struct dtd_hits *hits;             /* the reading side of the cache */
     uint64_t hits_from[3];             /* of posts, by enum dtd_hit_from */
     uint64_t not_modified;             /* replies 304 */
+    struct dtd_journal *journal;       /* NULL: jobs are not stored */
     uint64_t cache_hits, cache_misses; /* of posts */
     uint64_t start_us;
     bool draining;
@@ -118,15 +120,28 @@ void dtd_reply_finished(struct dtd_service *s, struct dtd_req *r, struct dtd_rep
 int dtd_share_key(const json_t *graph, const char *want, const char *device, const char *options,
                   char share[DT_SHA256_TEXT], struct dt_err *e);
 
+/* accept.c: make the post a job, or join one, and answer it. Takes p->request. The job if it is new, else NULL; it is
+ * given to a worker by the next dtd_pool_kick. */
+struct dtd_job *dtd_accept(struct dtd_service *s, struct dtd_req *r, const struct dtd_post *p);
+
 /* own.c: write the job's posters down as owners of the signature's entries, keep the finished reply to what was posted,
  * then report the job as done. Takes `document`. generation: of its row in the cache, or "". */
 void dtd_finish(struct dtd_service *s, struct dtd_job *j, const char *cache, const char *signature, const char *digest,
                 const char *generation, char *document, size_t len);
 
+/* api-jobs.c: the job that the path names; NULL: it is not there, or not for this user; answered with 404. */
+struct dtd_job *dtd_asked_job(struct dtd_service *s, struct dtd_req *r);
+/* The job has ended, or will not end before this service does. */
+static inline bool dtd_waited_enough(const struct dtd_service *s, const struct dtd_job *j)
+{
+    return dtd_state_final(j->state) || (s->draining && j->state == DTD_QUEUED);
+}
+
 /* ---- peer.c ----------------------------------------------------------------------------------------------------- */
 uid_t dtd_peer_uid(const struct dtd_req *r); /* (uid_t)-1: not known */
 /* root, the service's user, or a user that the configuration names */
 bool dtd_peer_admin(const struct dtd_service *s, const struct dtd_req *r);
+bool dtd_peer_sees(const struct dtd_service *s, const struct dtd_req *r, const struct dtd_job *j); /* owner or admin */
 #define DTD_ADMINS_ONLY                                                                                                \
     "only root, the service's user and those whom admin_group or admin_uids of its configuration names may "
 

@@ -29,6 +29,15 @@ static int signature_of(const json_t *args, const char **ret, struct dt_err *e)
     return 0;
 }
 
+/* The member `uid`: 1 and the user, 0: there is none. */
+static int uid_of(const json_t *args, unsigned *ret, struct dt_err *e)
+{
+    json_int_t given = 0;
+    int r = cacheops_whole(args, "uid", 0, &given, e);
+    *ret = (unsigned)given;
+    return r < 0 ? r : json_object_get(args, "uid") != NULL;
+}
+
 static int op_stats(struct cache *c, const json_t *args, json_t **ret, struct dt_err *e)
 {
     *ret = cache_stats(c);
@@ -39,12 +48,13 @@ static int op_list(struct cache *c, const json_t *args, json_t **ret, struct dt_
 {
     const char *sig = NULL;
     json_int_t limit = 0;
-    int r = cacheops_whole(args, "limit", 1000, &limit, e);
+    unsigned uid = 0;
+    int r = cacheops_whole(args, "limit", 1000, &limit, e), own = uid_of(args, &uid, e);
     if (r >= 0)
         r = signature_of(args, &sig, e);
-    if (r < 0)
-        return r;
-    r = cache_list(c, sig, limit && limit <= 100000 ? (unsigned)limit : 1000, ret, e);
+    if (r < 0 || own < 0)
+        return r < 0 ? r : own;
+    r = cache_list(c, sig, own ? &uid : NULL, limit && limit <= 100000 ? (unsigned)limit : 1000, ret, e);
     if (r >= 0 && sig && !json_array_size(json_object_get(*ret, "entries")) &&
         !json_array_size(json_object_get(*ret, "recipes"))) {
         json_decref(*ret);
@@ -72,12 +82,11 @@ static int op_export(struct cache *c, const json_t *args, json_t **ret, struct d
 {
     char *text;
     size_t n;
-    json_int_t given = 0;
-    int r = cacheops_whole(args, "uid", 0, &given, e);
+    unsigned uid = 0;
+    int r = uid_of(args, &uid, e);
     if (r < 0)
         return r;
-    const unsigned uid = (unsigned)given;
-    r = cache_export(c, json_object_get(args, "uid") ? &uid : NULL, &text, &n, e);
+    r = cache_export(c, r ? &uid : NULL, &text, &n, e);
     if (r < 0)
         return r;
     *ret = json_pack("{s:o}", "bundle", json_stringn_nocheck(text, n)); /* made of JSON: it is UTF-8 */
@@ -100,13 +109,14 @@ static int op_import(struct cache *c, const json_t *args, json_t **ret, struct d
 static int op_nearest(struct cache *c, const json_t *args, json_t **ret, struct dt_err *e)
 {
     const char *sig = NULL, *want = json_string_value(json_object_get(args, "want"));
-    int r = signature_of(args, &sig, e);
-    if (r < 0)
-        return r;
+    unsigned uid = 0;
+    int r = signature_of(args, &sig, e), own = uid_of(args, &uid, e);
+    if (r < 0 || own < 0)
+        return r < 0 ? r : own;
     if (!sig)
         return dt_err_set(e, DT_E_USAGE, "nearest takes a signature");
     struct cache_key k = {.want = want && !strcmp(want, "analysis") ? "analysis" : "plan", .signature = sig};
-    r = cache_nearest(c, &k, NULL, ret, e);
+    r = own && !cache_owned(c, sig, uid) ? 0 : cache_nearest(c, &k, NULL, own ? &uid : NULL, ret, e);
     return r == 0  ? dt_err_set(e, DT_E_NOT_FOUND, "there is no %s with this signature, or no other to compare it with",
                                 k.want)
            : r < 0 ? r

@@ -1,7 +1,8 @@
 /* Options of a job: reading, printing, and the policy text of the cache's key.
  *
  * Lists are kept sorted and without doubles, so that `allow=a,b` and `allow=b,a` are one policy and one entry in the
- * cache.
+ * cache. The service adds who posts (service.h): where users share no entries, the uid is part of the policy, and so of
+ * every key.
  */
 #include "daemon/shared/shared.h"
 
@@ -192,6 +193,9 @@ int dtd_options_from_json(struct dtd_options *o, const json_t *j, struct dt_err 
     o->seed = seed > 0 ? (uint64_t)seed : 0;
     json_int_t schedule = json_integer_value(json_object_get(j, "schedule"));
     o->schedule = schedule > 0 ? (uint64_t)schedule : 0;
+    o->apart = json_is_integer(json_object_get(j, "apart"));
+    o->own_rows = json_is_integer(json_object_get(j, "own_rows"));
+    o->uid = (unsigned)json_integer_value(json_object_get(j, o->apart ? "apart" : "own_rows"));
     const char *check = json_string_value(json_object_get(j, "check"));
     return check ? set_check(o, check, e) : 0;
 }
@@ -223,6 +227,10 @@ json_t *dtd_options_to_json(const struct dtd_options *o)
         bad |= json_object_set_new(j, "seed", json_integer((json_int_t)o->seed));
     if (o->schedule)
         bad |= json_object_set_new(j, "schedule", json_integer((json_int_t)o->schedule));
+    if (o->apart)
+        bad |= json_object_set_new(j, "apart", json_integer(o->uid));
+    if (o->own_rows)
+        bad |= json_object_set_new(j, "own_rows", json_integer(o->uid));
     if (o->check[0])
         bad |= json_object_set_new(j, "check", json_string(o->check));
     if (bad)
@@ -235,6 +243,8 @@ char *dtd_policy(const struct dtd_options *o, const char *want)
     struct dt_str s = {0};
     if (!strcmp(want, "analysis")) {
         dt_str_addf(&s, "maps=%d all_edges=%d", o->maps, o->all_edges);
+        if (o->apart)
+            dt_str_addf(&s, " uid=%u", o->uid);
         return dt_str_take(&s);
     }
     dt_str_add(&s, "allow=");
@@ -244,6 +254,8 @@ char *dtd_policy(const struct dtd_options *o, const char *want)
     for (unsigned i = 0; i < o->ndeny; i++)
         dt_str_addf(&s, "%s%s", i ? "," : "", o->deny[i]);
     dt_str_addf(&s, " budget=%.17g%s", o->budget, o->whole ? " whole=1" : "");
+    if (o->apart)
+        dt_str_addf(&s, " uid=%u", o->uid);
     return dt_str_take(&s);
 }
 

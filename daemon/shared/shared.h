@@ -26,7 +26,10 @@ struct dtd_options {
     uint64_t seed;
     char check[64];    /* run: checking modes, "" none asked for */
     uint64_t schedule; /* run: seed of the order of blocks and warps */
-    double timeout;    /* seconds, 0: the service's; not sent to the worker, which is killed from outside */
+    bool own_rows,
+        apart; /* the service's: explain compares with entries of `uid` only; `uid` has entries of their own */
+    unsigned uid;
+    double timeout; /* seconds, 0: the service's; not sent to the worker, which is killed from outside */
 };
 
 void dtd_options_done(struct dtd_options *o);
@@ -69,12 +72,12 @@ int dtd_store(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, c
 /* ---- cacheops.c: what may be done with the cache, by name ------------------------------------------------------- */
 /* op and its members of `args`:
  *   stats
- *   list     limit (1 to 100000, else 1000), signature
+ *   list     limit (1 to 100000, else 1000), signature; uid: as in export
  *   verify
  *   gc       max_age (seconds), max_bytes: whole numbers, left out: any
  *   export   uid: only what this user owns; left out: everything. Document {"bundle": text}
  *   import   bundle: text; uid: the user who imports it; left out: the user of this process
- *   nearest  signature, want (plan unless "analysis")
+ *   nearest  signature, want (plan unless "analysis"); uid: as in export
  * DT_E_USAGE for an op or a member that is wrong, DT_E_NOT_FOUND when nearest has nothing to compare. */
 int dtd_cache_op(struct cache *c, const char *op, const json_t *args, json_t **ret, struct dt_err *e);
 

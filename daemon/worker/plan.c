@@ -225,8 +225,8 @@ int wrk_reprofile(struct wrk *w, json_t *in, const struct dtd_options *o, struct
         r = wrk_open(w, e);
     if (r >= 0)
         r = cache_stale(w->cache, dev_info(w->dev)->arch, w->key, w->toolchain,
-                        json_is_true(json_object_get(in, "stale")), limit > 0 && limit <= 10000 ? (unsigned)limit : 100,
-                        &list, e);
+                        json_is_true(json_object_get(in, "stale")), NULL,
+                        limit > 0 && limit <= 10000 ? (unsigned)limit : 100, &list, e);
     if (r < 0)
         return r;
     json_array_foreach (list, i, v) {
@@ -266,7 +266,8 @@ static json_t *nearest(struct job *j)
     struct dt_canon canon;
     json_t *o = NULL, *v;
     size_t i;
-    if (!j->w->cache || !policy || cache_nearest(j->w->cache, &k, j->factors, &o, NULL) != 1)
+    if (!j->w->cache || !policy ||
+        cache_nearest(j->w->cache, &k, j->factors, j->opt->own_rows ? &j->opt->uid : NULL, &o, NULL) != 1)
         return NULL;
     bool names = dt_graph_canon(j->g, &canon) >= 0;
     json_array_foreach (json_object_get(o, "differs"), i, v) {
@@ -317,7 +318,7 @@ int wrk_explain(struct wrk *w, json_t *graph, const struct dtd_options *o, struc
         if (near)
             json_object_set_new(a->document, "nearest", near);
         json_t *recipes = NULL; /* that were imported for it */
-        if (a->document && w->cache && cache_recipes(w->cache, j.signature, RECIPES, &recipes, NULL) == 0 &&
+        if (a->document && w->cache && cache_recipes(w->cache, j.signature, NULL, RECIPES, &recipes, NULL) == 0 &&
             json_array_size(recipes))
             json_object_set(a->document, "recipes", recipes);
         json_decref(recipes);

@@ -324,9 +324,10 @@ class Strangers(Exported, ServiceCase):
         # planning again what is stored makes nobody an owner
         with sqlite3.connect(self.s.dir + "/cache.db", timeout=20) as db:
             db.execute("DELETE FROM entry WHERE want = 'plan' AND signature = ?", (sig[1],))
-        jobs = json.loads(self.call(OTHER, "POST", "/v1/reprofile")[2])["jobs"]
+        self.assertEqual(json.loads(self.call(OTHER, "POST", "/v1/reprofile")[2])["due"], 0)  # it is not theirs
+        jobs = json.loads(self.call(ADMIN, "POST", "/v1/reprofile")[2])["jobs"]
         for j in jobs:
-            self.assertEqual(json.loads(self.call(OTHER, "GET", f"/v1/jobs/{j['id']}?wait=60")[2])["state"], "done")
+            self.assertEqual(json.loads(self.call(ADMIN, "GET", f"/v1/jobs/{j['id']}?wait=60")[2])["state"], "done")
         self.assertEqual((len(jobs), self.owned(OTHER), self.owned(MEMBER)), (1, {sig[2]}, {sig[1], sig[2]}))
 
 

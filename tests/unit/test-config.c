@@ -57,6 +57,42 @@ static void wrong_lines(void **state)
     }
 }
 
+/* Do users share jobs and entries? */
+static void sharing(void **state)
+{
+    static const struct {
+        const char *value;
+        int expect;
+        bool uid;
+    } cases[] = {{NULL, 0, false}, {"host", 0, false}, {"uid", 0, true}, {"all", DT_E_USAGE, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct dtd_config c;
+        struct dt_err e = {0};
+        assert_int_equal(dtd_config_init(&c, &e), 0);
+        assert_int_equal(cases[i].value ? dtd_config_set(&c, "share", cases[i].value, &e) : 0, 0);
+        assert_int_equal(dtd_config_finish(&c, &e), cases[i].expect);
+        assert_int_equal(c.share_uid, cases[i].uid);
+        dt_err_done(&e);
+        dtd_config_done(&c);
+    }
+    /* the uid is part of the key, and of what the worker is told */
+    struct dtd_options o = {.apart = true, .uid = 1000}, back = {0};
+    char *policy = dtd_policy(&o, "plan");
+    assert_non_null(strstr(policy, " uid=1000"));
+    free(policy);
+    json_t *j = dtd_options_to_json(&o);
+    assert_int_equal(dtd_options_from_json(&back, j, NULL), 0);
+    assert_true(back.apart && back.uid == 1000 && !back.own_rows);
+    json_decref(j);
+    policy = dtd_policy(&back, "analysis");
+    assert_string_equal(policy, "maps=0 all_edges=0 uid=1000");
+    free(policy);
+    struct dt_err e = {0};
+    assert_int_equal(dtd_options_set(&back, "apart", "7", &e), 1); /* nobody says that about themselves */
+    assert_int_equal(dtd_options_set(&back, "own_rows", "7", &e), 1);
+    assert_int_equal(dtd_options_set(&back, "uid", "7", &e), 1);
+}
+
 /* admin_group and admin_uids: looked up, and never the group that the socket gets. */
 static void admins(void **state)
 {
@@ -192,8 +228,9 @@ static void wrong_options(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_and_file), cmocka_unit_test(wrong_lines), cmocka_unit_test(admins),
-        cmocka_unit_test(devices),           cmocka_unit_test(policies),    cmocka_unit_test(wrong_options)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(defaults_and_file), cmocka_unit_test(wrong_lines),
+                                       cmocka_unit_test(sharing),           cmocka_unit_test(admins),
+                                       cmocka_unit_test(devices),           cmocka_unit_test(policies),
+                                       cmocka_unit_test(wrong_options)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/str.h"
 #include "cache/cache.h"
+#include "cache/jobs.h"
 
 #define SIG "sha256:00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 #define DIG "sha256:ff112233445566778899aabbccddeeff00112233445566778899aabbccddee00"
@@ -216,7 +217,7 @@ static void test_trials(void **state)
     assert_int_equal(json_integer_value(json_object_get(json_object_get(o, "trials"), "bytes")), 10);
     assert_int_equal(json_integer_value(json_object_get(json_object_get(o, "footprints"), "rows")), 1);
     json_decref(o);
-    assert_int_equal(cache_list(c, NULL, 10, &o, NULL), 0);
+    assert_int_equal(cache_list(c, NULL, NULL, 10, &o, NULL), 0);
     assert_int_equal(json_integer_value(json_object_get(o, "trials")), 2);
     json_decref(o);
     sql("UPDATE trial SET body = x'00' WHERE key = 'k1'");
@@ -572,7 +573,7 @@ static void test_recipes(void **state)
         if (i < 3)
             json_decref(recipe);
     }
-    assert_int_equal(cache_recipes(c, SIG, 10, &list, NULL), 0);
+    assert_int_equal(cache_recipes(c, SIG, NULL, 10, &list, NULL), 0);
     assert_int_equal(json_array_size(list), 1);
     assert_string_equal(json_string_value(json_object_get(json_array_get(list, 0), "state")), "refused");
     assert_non_null(
@@ -642,6 +643,63 @@ static void test_plan_digest(void **state)
     }
 }
 
+/* ---- jobs -------------------------------------------------------------------------------------------------------- */
+static void one_job(void *user, const struct cache_job *j)
+{
+    char *out = user;
+    size_t n = strlen(out);
+    snprintf(out + n, 256 - n, "%s %s %s %s;", j->id, j->post, j->request, j->state);
+}
+
+static const char *jobs_of(struct cache *c, const char *service, int64_t max_age)
+{
+    static char out[256];
+    out[0] = 0;
+    assert_int_equal(cache_jobs_load(c, service, max_age, one_job, out, NULL), 0);
+    return out;
+}
+
+static void test_jobs(void **state)
+{
+    struct cache *c = must_open();
+    struct cache_job a = {"a", "{}", "ra", "1"}, b = {"b", "{}", "rb", "1"}, d = {"d", "{}", "rd", "1"};
+    cache_jobs_settings(c);
+    assert_int_equal(cache_jobs_begin(c, NULL), 0);
+    assert_int_equal(cache_job_put(c, "/s", &b, NULL), 0);
+    assert_int_equal(cache_job_put(c, "/s", &a, NULL), 0);
+    assert_int_equal(cache_job_put(c, "/t", &d, NULL), 0);
+    assert_int_equal(cache_jobs_end(c, true, NULL), 0);
+    assert_int_equal(cache_jobs_begin(c, NULL), 0);
+    assert_int_equal(cache_job_forget(c, "a", NULL), 0);
+    assert_true(cache_jobs_end(c, false, NULL) < 0); /* none of it */
+    cache_close(c);
+    c = must_open();
+    assert_string_equal(jobs_of(c, "/s", 100), "b {} rb 1;a {} ra 1;");
+    a.request = NULL;
+    a.state = "2";
+    assert_int_equal(cache_job_change(c, &a, NULL), 0);
+    b.request = "";
+    b.state = "3";
+    assert_int_equal(cache_job_change(c, &b, NULL), 0);
+    assert_string_equal(jobs_of(c, "/s", 100), "b {}  3;a {} ra 2;");
+    json_t *o;
+    assert_int_equal(cache_verify(c, &o, NULL), 0);
+    assert_true(json_is_true(json_object_get(o, "ok")));
+    json_decref(o);
+    sql("UPDATE job SET id = 'x' WHERE id = 'a'"); /* a row is of its id */
+    assert_string_equal(jobs_of(c, "/s", 100), "b {}  3;");
+    sql("UPDATE job SET state = '1' WHERE id = 'b'");
+    assert_string_equal(jobs_of(c, "/s", 100), "");
+    assert_string_equal(jobs_of(c, "/t", 100), "d {} rd 1;");
+    sql("UPDATE job SET request = request || ' '");
+    assert_string_equal(jobs_of(c, "/t", 100), "");
+    assert_int_equal(cache_job_put(c, "/t", &d, NULL), 0);
+    sql("UPDATE job SET changed = changed - 200");
+    assert_string_equal(jobs_of(c, "/s", 100), ""); /* old ones go, whose ever they are */
+    assert_string_equal(jobs_of(c, "/t", 1000), "");
+    cache_close(c);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -660,6 +718,7 @@ int main(void)
                                        T(test_a_row_is_refused),
                                        T(test_others),
                                        T(test_recipes),
-                                       cmocka_unit_test(test_plan_digest)};
+                                       cmocka_unit_test(test_plan_digest),
+                                       T(test_jobs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
