@@ -157,6 +157,9 @@ class Run:
         d = doc["device"]
         self.kind, self.arch, self.about = d["kind"], d["arch"], d
         self.doc["device"] = {k: d[k] for k in ("name", "kind", "arch", "sms")}
+        devices, why = self.dovetail("devices")
+        if devices and "confinement" in devices:
+            self.doc["confinement"] = devices["confinement"]
         if self.kind == "cuda":
             self.doc["gpu"] = {"name": d["name"], "driver": d["driver"], "sharing": d["sharing"], "state": doc["state"],
                                "nvrtc": doc["nvrtc"]}

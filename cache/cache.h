@@ -20,6 +20,7 @@ struct cache;
 /* Opens or creates; WAL; busy timeout. path NULL or "": $XDG_CACHE_HOME/dovetail/cache.db or
  * ~/.cache/dovetail/cache.db. A file that is no database of ours is moved aside (path.bad), never deleted. */
 int cache_open(const char *path, struct cache **ret, struct dt_err *e);
+char *cache_default_path(void); /* which that is; caller frees; NULL: memory */
 struct cache *cache_close(struct cache *c);
 
 struct cache_key {    /* all of it: an equal key gives an equal document */

@@ -22,7 +22,7 @@
 /* ---- opening ------------------------------------------------------------------------------------------------- */
 
 /* Never in a folder that another user may have made: without a home there is no cache. */
-static char *default_path(void)
+char *cache_default_path(void)
 {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     const struct passwd *own = home && *home ? NULL : getpwuid(geteuid());
@@ -40,7 +40,7 @@ int cache_open(const char *path, struct cache **ret, struct dt_err *e)
     struct cache *c = dt_calloc(1, sizeof *c);
     int r = 0;
     if (c)
-        c->path = path && *path ? dt_strdup(path) : default_path();
+        c->path = path && *path ? dt_strdup(path) : cache_default_path();
     if (!c || !c->path) {
         free(c);
         return dt_err_set(e, DT_E_NOMEM, "out of memory");

@@ -1,12 +1,22 @@
 /* dovetail status: does the service answer, and its workers? With --local: does a worker start and answer? */
 #include "client/cli.h"
 
+static void confinement_human(const json_t *o)
+{
+    const json_t *own = json_object_get(o, "worker"), *child = json_object_get(o, "compiler");
+    if (o)
+        printf("confined (%s): worker: files %s, system calls %s; compilers: files %s, system calls %s\n",
+               dt_json_text(o, "mode"), dt_json_text(own, "files"), dt_json_text(own, "calls"),
+               dt_json_text(child, "files"), dt_json_text(child, "calls"));
+}
+
 static int cmd_status_human(struct cli *c, const json_t *doc, const struct outcome *o)
 {
     const json_t *w;
     size_t i;
     if (c->local) {
         printf("a worker starts and answers, device %s\n", dt_json_text(doc, "device"));
+        confinement_human(json_object_get(doc, "confinement"));
         return 0;
     }
     printf("dovetaild %s: %s, device %s, up %.0f s, %.0f jobs queued, %.0f running\n", dt_json_text(doc, "version"),
@@ -15,6 +25,7 @@ static int cmd_status_human(struct cli *c, const json_t *doc, const struct outco
     json_array_foreach (json_object_get(doc, "workers"), i, w)
         printf("worker %.0f: %s, %s, %.0f jobs so far\n", jnum(w, "pid"), dt_json_text(w, "device"),
                dt_json_text(w, "state"), jnum(w, "jobs"));
+    confinement_human(json_object_get(doc, "confinement"));
     return 0;
 }
 

@@ -152,7 +152,7 @@ void local_request(struct cli *c, const char *verb, const char *members, const c
 {
     struct dt_err e = {0};
     struct dt_str q = {0};
-    int in = -1, out = -1, status;
+    int in = -1, out = -1, status = 0;
     memset(ret, 0, sizeof *ret);
     json_t *oj = options_json(c);
     dt_free_ char *options = json_dumps(oj, JSON_COMPACT);
@@ -183,6 +183,11 @@ void local_request(struct cli *c, const char *verb, const char *members, const c
             ;
         setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
         worker_pid = 0;
+        if (e.num == DT_E_WORKER_LOST && WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS) {
+            dt_err_done(&e);
+            dt_err_set(&e, DT_E_WORKER_LOST,
+                       "the worker was ended: it made a system call that it may not make (SIGSYS)");
+        }
     }
     dt_str_done(&q);
     if (e.num)

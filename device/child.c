@@ -7,7 +7,8 @@
  *
  * Parent and child talk over one socket pair, the child's fd 0 and 1, in frames as in base/wire.h.
  *
- *   to the child     'O' an option, any number of times; then the job's letter with the text
+ *   to the child     'O' an option, any number of times; then the job's letter with the text: 'N' CUDA C++ to PTX,
+ *                    'J' PTX to machine code, 'V' nothing: which compilers are there, and which files are theirs
  *   from the child   'L' the log; then one of 'R' the result, 'E' refused (words), 'N' no such library (words)
  *
  * The child gets none of our descriptors, and of our environment only what finding the libraries needs. Its answer is
@@ -196,6 +197,8 @@ int dev_child(char job, const char *const *option, unsigned noption, const char 
     if (!r && !reply.result && !reply.error) {
         if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL))
             r = dt_err_set(e, DT_E_TIMEOUT, "the compiler was stopped at its time limit");
+        else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS)
+            r = dt_err_set(e, DT_E_COMPILE, "the compiler was ended: it made a system call that it may not make");
         else if (WIFSIGNALED(status))
             r = dt_err_set(e, DT_E_COMPILE, "the compiler crashed (%s)", strsignal(WTERMSIG(status)));
         else

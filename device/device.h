@@ -117,6 +117,9 @@ const char *dev_nvrtc_build(void);
 const char *dev_nvjitlink_build(void);
 /* Which build of the driver is open: "580.65.06-1f2e3d4c5b6a7988"; of the software device its build id. */
 void dev_driver_build(const struct dev_device *d, char *out, size_t n);
+/* What a confined process must keep, so that it can start compilers: files to execute and read (the compiler's program,
+ * the loader, libraries), and folders to read (headers). */
+void dev_compiler_paths(void (*fn)(const char *path, bool folder, void *user), void *user);
 
 /* The module with random delays at the head of every entry (delay.c). Caller frees; NULL: memory. */
 char *dev_delayed_ptx(const char *ptx);

@@ -1,17 +1,19 @@
 /* dovetail-nvrtc: one compile or link job on hostile text, confined, then gone. Protocol: child.c.
  *
  * Confinement, in order: dies with its parent; no core, no file growth, limited CPU time, memory and descriptors; no
- * new privileges; a network namespace of its own where the kernel lets it have one; then the library is opened, and
- * Landlock leaves read access to the toolkit's library and include directories and to the system's libraries, nothing
- * else. On a kernel without Landlock (< 5.13) a source that could name a file outside the toolkit is refused by its
- * text (could_read_files).
+ * new privileges. Then the libraries are opened, NVRTC's built-ins too, wherever they lie. From there on Landlock
+ * leaves the include directories of the toolkit, to read, and no other file, not even the libraries; what is not below
+ * them looks as if it were not there (confine/hide.c); and a filter leaves the system calls of a compiler: no program
+ * is started, no socket opened, no other process touched. Only then the text is compiled.
+ *
+ * A kernel without Landlock (< 5.13): a source that could name a file outside the toolkit is refused by its text
+ * (could_read_files). A kernel without filters: a network namespace of its own, where the kernel lets it have one.
  *
  * It does not decide what options are fine: options.c did. It adds the include paths of the toolkit that it found.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/landlock.h>
 #include <nvJitLink.h>
 #include <nvrtc.h>
 #include <sched.h>
@@ -21,12 +23,13 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/str.h"
 #include "base/vec.h"
 #include "base/wire.h"
+#include "confine/confine.h"
 #include "device/device-priv.h"
 #include "device/headers.h"
 
@@ -62,42 +65,29 @@ static void confine_early(unsigned timeout_ms)
     limit(RLIMIT_AS, (rlim_t)4 << 30);
 #endif
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    if (unshare(CLONE_NEWNET) < 0)
-        (void)!unshare(CLONE_NEWUSER | CLONE_NEWNET); /* best effort */
+    (void)!chdir("/"); /* a name without a folder is in none of ours */
 }
 
-static void allow(int rules, const char *dir)
+/* Leaves these folders to read, and a compiler's system calls. False: no Landlock here, so files are not confined. An
+ * error of what the kernel does have ends the process: nothing is compiled half confined. */
+static bool confine_late(const struct opts *dirs)
 {
-    struct landlock_path_beneath_attr a = {.allowed_access = LANDLOCK_ACCESS_FS_READ_FILE |
-                                                             LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_EXECUTE};
-    a.parent_fd = open(dir, O_PATH | O_CLOEXEC);
-    if (a.parent_fd < 0)
-        return;
-    syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &a, 0);
-    close(a.parent_fd);
-}
-
-/* Every file system right that this kernel's version knows is taken away, but for reading these. False: no Landlock
- * here. */
-static bool confine_files(const struct opts *dirs)
-{
-    static const char *const system_dirs[] = {"/lib", "/lib64", "/usr/lib", "/usr/lib64"};
-    long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, 1 /* LANDLOCK_CREATE_RULESET_VERSION */);
-    if (abi < 1)
-        return false;
-    struct {
-        uint64_t fs, net;
-    } attr = {abi >= 5 ? 0xffff : abi >= 3 ? 0x7fff : abi == 2 ? 0x3fff : 0x1fff, abi >= 4 ? 3 : 0 /* bind, connect */};
-    int rules = (int)syscall(SYS_landlock_create_ruleset, &attr, abi >= 4 ? sizeof attr : sizeof attr.fs, 0);
-    if (rules < 0)
-        return false;
-    for (size_t i = 0; i < sizeof system_dirs / sizeof *system_dirs; i++)
-        allow(rules, system_dirs[i]);
+    struct confine_path *p = dt_calloc(dirs->n + 1, sizeof *p);
+    bool files = confine_landlock() > 0, hidden = files && confine_hide();
+    if (!p)
+        _exit(1);
     for (size_t i = 0; i < dirs->n; i++)
-        allow(rules, dirs->p[i]);
-    bool ok = syscall(SYS_landlock_restrict_self, rules, 0) == 0;
-    close(rules);
-    return ok;
+        p[i] = (struct confine_path){dirs->p[i], CONFINE_READ};
+    if (files && confine_files(p, dirs->n, NULL) < 0)
+        _exit(1);
+    free(p);
+    if (!confine_seccomp()) {
+        if (unshare(CLONE_NEWNET) < 0)
+            (void)!unshare(CLONE_NEWUSER | CLONE_NEWNET); /* best effort */
+    } else if (confine_calls(hidden ? CONFINE_COMPILER : CONFINE_COMPILER_PATHS, false, NULL) < 0) {
+        _exit(1);
+    }
+    return files;
 }
 
 /* Used only where there is no Landlock, and strict for that reason: an include must be `#include <name>` in plain
@@ -117,36 +107,47 @@ static bool could_read_files(const char *s)
     return false;
 }
 
-/* The directories around the library: its own, and the include directories of a toolkit or of the wheels. */
+/* The system's: more lies there than a toolkit's headers. */
+static bool is_system(const char *dir) { return !strcmp(dir, "/usr/include") || !strcmp(dir, "/usr/local/include"); }
+
+static void add_folder(struct opts *dirs, const char *real)
+{
+    for (size_t i = 0; i < dirs->n; i++)
+        if (!strcmp(dirs->p[i], real))
+            return;
+    dt_push(dirs, dt_strdup(real));
+}
+
+/* The include directories around the library, of a toolkit or of the wheels, into `dirs`, and as options. */
 static void around(void *symbol, struct opts *dirs, struct opts *include)
 {
-    static const char *const rel[] = {"",
-                                      "/../include",
-                                      "/../../include",
-                                      "/../../../include",
-                                      "/../../cuda_runtime/include",
-                                      "/../../cuda_cccl/include"};
+    static const char *const rel[] = {"/../include", "/../../include", "/../../../include",
+                                      "/../../cuda_runtime/include", "/../../cuda_cccl/include"};
     Dl_info info;
     char lib[PATH_MAX], path[PATH_MAX + 64], real[PATH_MAX];
     if (!dladdr(symbol, &info) || !realpath(info.dli_fname, lib))
         return;
     *strrchr(lib, '/') = 0;
     for (size_t i = 0; i < sizeof rel / sizeof *rel; i++) {
-        snprintf(path, sizeof path, "%s%s%s", lib, rel[i], i ? "/cuda_fp16.h" : "");
-        if (i && access(path, R_OK)) {
+        snprintf(path, sizeof path, "%s%s/cuda_fp16.h", lib, rel[i]);
+        if (access(path, R_OK))
             snprintf(path, sizeof path, "%s%s/cuda/std/cassert", lib, rel[i]);
-            if (access(path, R_OK))
-                continue;
-        }
-        snprintf(path, sizeof path, "%s%s", lib, rel[i]);
-        /* not the system's */
-        if (!realpath(path, real) || !strcmp(real, "/usr/include") || !strcmp(real, "/usr/local/include"))
+        if (access(path, R_OK))
             continue;
-        dt_push(dirs, dt_strdup(real));
+        /* where its headers really are, if they are links: conda's are */
+        char *slash = realpath(path, real) ? strstr(real, "/cuda_fp16.h") : NULL;
+        if (slash)
+            *slash = 0;
+        if (slash && !is_system(real))
+            add_folder(dirs, real);
+        snprintf(path, sizeof path, "%s%s", lib, rel[i]);
+        if (!realpath(path, real) || is_system(real))
+            continue;
+        add_folder(dirs, real);
         char *o = NULL;
-        if (i && asprintf(&o, "--include-path=%s", real) >= 0)
+        if (asprintf(&o, "--include-path=%s", real) >= 0)
             dt_push(include, o);
-        if (i && asprintf(&o, "--include-path=%s/cccl", real) >= 0)
+        if (asprintf(&o, "--include-path=%s/cccl", real) >= 0)
             dt_push(include, o);
     }
 }
@@ -166,7 +167,7 @@ static void preload_builtins(void *symbol, int major, int minor)
 static const char *const nvrtc_names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL};
 static const char *const link_names[] = {"libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so", NULL};
 
-static int nvrtc(char job, const char *source, struct opts *option)
+static int nvrtc(const char *source, struct opts *option)
 {
     void *h = dev_find_library(nvrtc_names);
     if (!h)
@@ -185,16 +186,10 @@ static int nvrtc(char job, const char *source, struct opts *option)
         return say_str('N', "libnvrtc lacks a function that is needed");
     int major = 0, minor = 0;
     p_nvrtcVersion(&major, &minor);
-    if (job == 'V') {
-        char v[96], build[64];
-        dev_library_build((const void *)p_nvrtcVersion, build, sizeof build);
-        snprintf(v, sizeof v, "%d.%d %s", major, minor, build);
-        return say_str('R', v);
-    }
     struct opts dirs = {0};
     preload_builtins((void *)p_nvrtcVersion, major, minor);
     around((void *)p_nvrtcVersion, &dirs, option);
-    if (!confine_files(&dirs) && could_read_files(source))
+    if (!confine_late(&dirs) && could_read_files(source))
         return say_str('E', "this machine's kernel cannot confine the compiler: #include of a path is refused");
     nvrtcProgram prog;
     enum { HEADERS = sizeof dev_header / sizeof *dev_header };
@@ -235,19 +230,13 @@ static void *link_symbol(void *h, const char *name, unsigned major, unsigned min
     return NULL;
 }
 
-static int jitlink(char job, const char *ptx, size_t len, struct opts *option)
+static int jitlink(const char *ptx, size_t len, struct opts *option)
 {
     void *h = dev_find_library(link_names);
     nvJitLinkResult (*version)(unsigned *, unsigned *) = h ? dlsym(h, "nvJitLinkVersion") : NULL;
     unsigned major = 0, minor = 0;
     if (!version || version(&major, &minor) != NVJITLINK_SUCCESS)
         return say_str('N', "libnvJitLink is not on this machine");
-    if (job == 'W') {
-        char v[96], build[64];
-        dev_library_build((const void *)version, build, sizeof build);
-        snprintf(v, sizeof v, "%u.%u %s", major, minor, build);
-        return say_str('R', v);
-    }
 #define LINK(var, name, ...) nvJitLinkResult (*var)(__VA_ARGS__) = link_symbol(h, name, major, minor)
     LINK(create, "Create", nvJitLinkHandle *, uint32_t, const char **);
     LINK(add, "AddData", nvJitLinkHandle, nvJitLinkInputType, const void *, size_t, const char *);
@@ -260,9 +249,7 @@ static int jitlink(char job, const char *ptx, size_t len, struct opts *option)
     LINK(info_log, "GetInfoLog", nvJitLinkHandle, char *);
     if (!create || !add || !complete || !cubin_size || !cubin || !error_size || !error_log || !info_size || !info_log)
         return say_str('N', "libnvJitLink lacks a function that is needed");
-    struct opts dirs = {0}, unused = {0};
-    around((void *)version, &dirs, &unused);
-    confine_files(&dirs);
+    confine_late(&(struct opts){0}); /* it reads no files */
     nvJitLinkHandle link;
     if (create(&link, (uint32_t)option->n, (const char **)option->p) != NVJITLINK_SUCCESS)
         return say_str('N', "nvJitLink does not know this architecture"); /* the options are ours */
@@ -288,6 +275,56 @@ static int jitlink(char job, const char *ptx, size_t len, struct opts *option)
     return nvrtc_child_say('R', text, n);
 }
 
+/* Every file that is mapped here: this program, the loader, libraries. */
+static void nvrtc_child_mapped(struct dt_str *out)
+{
+    char *line = NULL, last[PATH_MAX] = "";
+    size_t cap = 0;
+    FILE *f = fopen("/proc/self/maps", "re");
+    while (f && getline(&line, &cap, f) > 0) {
+        char *path = strchr(line, '/');
+        if (!path)
+            continue;
+        path[strcspn(path, "\n")] = 0;
+        if (strcmp(path, last) && strlen(path) < sizeof last) {
+            memcpy(last, path, strlen(path) + 1);
+            dt_str_addf(out, "file %s\n", path);
+        }
+    }
+    free(line);
+    if (f)
+        fclose(f);
+}
+
+/* Job 'V': which compilers there are, and what a process that may start them must leave to them. A line each: `nvrtc`
+ * or `nvjitlink` and its version, `file` and `folder` with a path. */
+static int survey(void)
+{
+    struct dt_str s = {0};
+    struct opts dirs = {0}, unused = {0};
+    int major = 0, minor = 0;
+    unsigned umajor = 0, uminor = 0;
+    char build[64];
+    void *h = dev_find_library(nvrtc_names);
+    __typeof__(&nvrtcVersion) compiler = h ? (__typeof__(&nvrtcVersion))dlsym(h, "nvrtcVersion") : NULL;
+    if (compiler && compiler(&major, &minor) == NVRTC_SUCCESS) {
+        dev_library_build((const void *)compiler, build, sizeof build);
+        dt_str_addf(&s, "nvrtc %d.%d %s\n", major, minor, build);
+        preload_builtins((void *)compiler, major, minor);
+        around((void *)compiler, &dirs, &unused);
+    }
+    h = dev_find_library(link_names);
+    nvJitLinkResult (*linker)(unsigned *, unsigned *) = h ? dlsym(h, "nvJitLinkVersion") : NULL;
+    if (linker && linker(&umajor, &uminor) == NVJITLINK_SUCCESS) {
+        dev_library_build((const void *)linker, build, sizeof build);
+        dt_str_addf(&s, "nvjitlink %u.%u %s\n", umajor, uminor, build);
+    }
+    for (size_t i = 0; i < dirs.n; i++)
+        dt_str_addf(&s, "folder %s\n", dirs.p[i]);
+    nvrtc_child_mapped(&s);
+    return s.failed ? 1 : nvrtc_child_say('R', s.s ? s.s : "", s.len);
+}
+
 int main(int argc, char **argv)
 {
     struct opts option = {0};
@@ -303,10 +340,9 @@ int main(int argc, char **argv)
             break;
         /* _exit: what is left to free goes with the process; no library's destructors, no leak check that may not trace
          * us */
-        case 'V':
-        case 'N': _exit(nvrtc(type, body, &option));
-        case 'W':
-        case 'J': _exit(jitlink(type, body, len, &option));
+        case 'V': _exit(survey());
+        case 'N': _exit(nvrtc(body, &option));
+        case 'J': _exit(jitlink(body, len, &option));
         default: _exit(1);
         }
     }

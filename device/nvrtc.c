@@ -15,38 +15,81 @@
 #include "base/vec.h"
 #include "device/device-priv.h"
 
+/* What the compiler child said about itself (survey() in nvrtc-child.c), asked once: lines, each NUL-terminated. */
 static struct {
     pthread_mutex_t lock;
-    char text[2][32], build[2][96]; /* "13.0"; "13.0-65be0db342ad51a0" */
-    bool asked[2];
-} versions = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    char version[2][32], build[2][96]; /* "13.0"; "13.0-65be0db342ad51a0" */
+    char *text;
+    size_t len;
+    bool asked;
+} known = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static const char *version_of(int which)
+/* What follows a name in a line; NULL: the line has another name. */
+static const char *survey_value(const char *line, const char *name)
 {
-    pthread_mutex_lock(&versions.lock);
-    if (!versions.asked[which]) {
-        struct dev_reply r = {0};
-        if (!dev_child(which ? 'W' : 'V', NULL, 0, "", 0, 20000, &r, NULL) && r.result) {
-            size_t n = strcspn(r.result, " ");
-            snprintf(versions.text[which], sizeof versions.text[which], "%.*s", (int)n, r.result);
-            if (r.result[n])
-                r.result[n] = '-';
-            snprintf(versions.build[which], sizeof versions.build[which], "%s", r.result);
-        }
-        dev_reply_done(&r);
-        versions.asked[which] = true;
-    }
-    pthread_mutex_unlock(&versions.lock);
-    return *versions.text[which] ? versions.text[which] : NULL;
+    size_t n = strlen(name);
+    return !strncmp(line, name, n) && line[n] == ' ' ? line + n + 1 : NULL;
 }
 
-const char *dev_nvrtc_version(void) { return version_of(0); }
+static void survey_take(char *text, size_t len)
+{
+    static const char *const name[2] = {"nvrtc", "nvjitlink"};
+    known.text = text;
+    known.len = len;
+    for (char *p = text; (p = strchr(p, '\n')); p++)
+        *p = 0;
+    for (const char *line = text; line < text + len; line += strlen(line) + 1)
+        for (int k = 0; k < 2; k++) {
+            const char *v = survey_value(line, name[k]);
+            size_t n = v ? strcspn(v, " ") : 0;
+            if (!v)
+                continue;
+            snprintf(known.version[k], sizeof known.version[k], "%.*s", (int)n, v);
+            snprintf(known.build[k], sizeof known.build[k], "%.*s%s%s", (int)n, v, v[n] ? "-" : "",
+                     v[n] ? v + n + 1 : "");
+        }
+}
 
-const char *dev_nvjitlink_version(void) { return version_of(1); }
+static void survey_ask(void)
+{
+    pthread_mutex_lock(&known.lock);
+    if (!known.asked) {
+        struct dev_reply r = {0};
+        if (!dev_child('V', NULL, 0, "", 0, 20000, &r, NULL) && r.result) {
+            survey_take(r.result, r.result_len);
+            r.result = NULL;
+        }
+        dev_reply_done(&r);
+        known.asked = true;
+    }
+    pthread_mutex_unlock(&known.lock);
+}
 
-const char *dev_nvrtc_build(void) { return version_of(0) ? versions.build[0] : NULL; }
+const char *dev_nvrtc_version(void)
+{
+    survey_ask();
+    return *known.version[0] ? known.version[0] : NULL;
+}
 
-const char *dev_nvjitlink_build(void) { return version_of(1) ? versions.build[1] : NULL; }
+const char *dev_nvjitlink_version(void)
+{
+    survey_ask();
+    return *known.version[1] ? known.version[1] : NULL;
+}
+
+void dev_compiler_paths(void (*fn)(const char *path, bool folder, void *user), void *user)
+{
+    survey_ask();
+    for (const char *line = known.text; line && line < known.text + known.len; line += strlen(line) + 1) {
+        const char *file = survey_value(line, "file"), *folder = survey_value(line, "folder");
+        if (file || folder)
+            fn(file ? file : folder, folder != NULL, user);
+    }
+}
+
+const char *dev_nvrtc_build(void) { return dev_nvrtc_version() ? known.build[0] : NULL; }
+
+const char *dev_nvjitlink_build(void) { return dev_nvjitlink_version() ? known.build[1] : NULL; }
 
 /* With -lineinfo the PTX names the source as a file of the current folder. It is no file, and equal input gives equal
  * PTX: "kernel.cu". */

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/str.h"
 #include "daemon/service/hits.h"
 #include "daemon/service/journal.h"
@@ -36,6 +37,12 @@ struct health {
 
 static void api_status_on_closed(uv_handle_t *h) { free(h->data); }
 
+static json_t *confinement(struct dtd_service *s)
+{
+    const struct dtd_device *d = dtd_pool_device(s->pool, s->cfg.device);
+    return d ? d->confinement : NULL;
+}
+
 static void health_done(struct dtd_ping *g, bool ok, const char *what)
 {
     struct health *h = (struct health *)g;
@@ -43,10 +50,11 @@ static void health_done(struct dtd_ping *g, bool ok, const char *what)
     h->r->gone = NULL;
     if (ok && !h->s->draining) {
         dtd_reply_json(h->r, 200, NULL,
-                       json_pack("{s:s, s:s, s:s, s:s, s:f, s:i, s:i, s:o}", "status", "ok", "worker", what, "version",
-                                 DOVETAIL_VERSION, "device", h->s->cfg.device, "uptime_s",
+                       json_pack("{s:s, s:s, s:s, s:s, s:f, s:i, s:i, s:o, s:O*}", "status", "ok", "worker", what,
+                                 "version", DOVETAIL_VERSION, "device", h->s->cfg.device, "uptime_s",
                                  (double)(dt_now_us() - h->s->start_us) / 1e6, "queued", (int)js->count[DTD_QUEUED],
-                                 "running", (int)js->count[DTD_RUNNING], "workers", dtd_pool_json(h->s->pool)));
+                                 "running", (int)js->count[DTD_RUNNING], "workers", dtd_pool_json(h->s->pool),
+                                 "confinement", confinement(h->s)));
     } else {
         struct dt_err e = {0};
         dt_err_set(&e, DT_E_WORKER_LOST, "%s", h->s->draining ? "the service stops" : what);
@@ -97,6 +105,18 @@ static void api_status_one(struct dt_str *o, const char *name, const char *type,
 {
     metric(o, name, type, help);
     dt_str_addf(o, "dovetail_%s %.17g\n", name, v);
+}
+
+/* 1 for what is in force: of the default device's worker and its compilers, files and system calls. */
+static void metric_confinement(struct dtd_service *s, struct dt_str *o)
+{
+    static const char *const who[] = {"worker", "compiler"}, *const what[] = {"files", "calls"};
+    metric(o, "confined", "gauge", "1: the kernel enforces what a process of the default device may do.");
+    for (int i = 0; i < 4; i++) {
+        const char *is = dt_json_text(json_object_get(confinement(s), who[i / 2]), what[i % 2]);
+        dt_str_addf(o, "dovetail_confined{process=\"%s\",what=\"%s\"} %d\n", who[i / 2], what[i % 2],
+                    !strcmp(is, "enforced"));
+    }
 }
 
 void api_metrics(struct dtd_service *s, struct dtd_req *r)
@@ -150,6 +170,9 @@ void api_metrics(struct dtd_service *s, struct dtd_req *r)
     api_status_one(&o, "workers_lost_total", "counter", "Worker processes that ended badly.", (double)p->lost);
     api_status_one(&o, "workers_killed_total", "counter", "Worker processes killed: deadline, cancel, protocol.",
                    (double)p->killed);
+    api_status_one(&o, "workers_over_limits_total", "counter", "Worker processes killed for memory or CPU time.",
+                   (double)p->over_limits);
+    metric_confinement(s, &o);
     size_t n = o.len;
     dtd_reply_take(r, 200, "text/plain; version=0.0.4; charset=utf-8", NULL, dt_str_take(&o), n);
 }
@@ -161,6 +184,7 @@ void api_devices(struct dtd_service *s, struct dtd_req *r)
     if (o && d) {
         json_object_set(o, "device", d->info);
         json_object_set(o, "devices", d->devices);
+        json_object_set(o, "confinement", d->confinement);
         json_object_set_new(o, "toolchain", json_string(d->toolchain));
         json_object_set_new(o, "key", json_string(d->key));
         if (*d->figures)

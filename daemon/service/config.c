@@ -213,6 +213,9 @@ int dtd_config_finish(struct dtd_config *c, struct dt_err *e)
     if (r >= 0 && strcmp(c->share, "host") && strcmp(c->share, "uid"))
         r = dt_err_set(e, DT_E_USAGE, "share = %s is neither host nor uid", c->share);
     c->share_uid = r >= 0 && !strcmp(c->share, "uid");
+    if (r >= 0 && c->confine && strcmp(c->confine, "off") && strcmp(c->confine, "try") &&
+        strcmp(c->confine, "require") && strcmp(c->confine, "enforce"))
+        r = dt_err_set(e, DT_E_USAGE, "confine is off, try, require or enforce, not %s", c->confine);
     if (r >= 0)
         r = admins(c, e);
     if (r < 0)

@@ -20,6 +20,7 @@ struct dtd_worker {
     uv_process_t process;
     uv_pipe_t in, out;                  /* its stdin and stdout */
     uv_timer_t timer;                   /* deadline of what it is doing */
+    uv_timer_t watch;                   /* while it is busy: what it takes (watch.c) */
     unsigned handles;                   /* not yet closed */
     bool exited, at_end, killed, hello; /* hello: it has answered once */
     bool broke;                         /* killed because of what it sent: what it said last counts for nothing */
@@ -30,6 +31,8 @@ struct dtd_worker {
     uint32_t number;       /* of the newest request, which its answers repeat */
     struct dt_str frame;   /* what has come of the next frame */
     const char *why;       /* it was killed */
+    char over[128];        /* the limit that its job was over */
+    double cpu_before;     /* seconds of CPU time it had taken when it got its job */
     int why_num;           /* the error the job gets, 0: worker-lost */
     struct dt_err refusal; /* STARTING: what the worker said */
     unsigned jobs;
@@ -60,6 +63,8 @@ void worker_give(struct dtd_worker *w, struct dtd_job *j); /* IDLE */
 void worker_ping(struct dtd_worker *w);                    /* IDLE */
 void worker_end(struct dtd_worker *w);                     /* IDLE: by closing its stdin */
 void worker_kill(struct dtd_worker *w, const char *why);
+
+void worker_watch(struct dtd_worker *w); /* watch.c: BUSY; until the timer is stopped */
 
 int pool_learn(struct dtd_pool *p, const char *spec, const json_t *doc);
 void pool_fail_queued(struct dtd_pool *p, const char *device, const char *problem);

@@ -65,6 +65,8 @@ static void pool_worker_describe(const struct dtd_worker *w, char *out, size_t n
 {
     if (w->why)
         snprintf(out, n, "the worker was ended: %s", w->why);
+    else if (w->signal == SIGSYS)
+        snprintf(out, n, "the worker was ended: it made a system call that it may not make (SIGSYS)");
     else if (w->signal)
         snprintf(out, n, "the worker died of signal %d (%s)", w->signal, strsignal(w->signal));
     else
@@ -121,6 +123,7 @@ static void settle(struct dtd_worker *w)
     uv_close((uv_handle_t *)&w->in, on_handle_closed);
     uv_close((uv_handle_t *)&w->out, on_handle_closed);
     uv_close((uv_handle_t *)&w->timer, on_handle_closed);
+    uv_close((uv_handle_t *)&w->watch, on_handle_closed);
 }
 
 void worker_kill(struct dtd_worker *w, const char *why)
@@ -132,6 +135,7 @@ void worker_kill(struct dtd_worker *w, const char *why)
     w->pool->count.killed++;
     w->state = WORKER_ENDING;
     uv_timer_stop(&w->timer);
+    uv_timer_stop(&w->watch);
     if (!w->exited && kill(-w->process.pid, SIGKILL) < 0)
         uv_process_kill(&w->process, SIGKILL);
 }
@@ -220,6 +224,7 @@ void worker_give(struct dtd_worker *w, struct dtd_job *j)
     w->state = WORKER_BUSY;
     w->job = j;
     w->jobs++;
+    worker_watch(w);
     send_request(w, body, j->request_len, (uint64_t)(limit * 1000) + 1);
 }
 
@@ -255,6 +260,7 @@ static void become_idle(struct dtd_worker *w)
 {
     forget_body(w);
     uv_timer_stop(&w->timer);
+    uv_timer_stop(&w->watch);
     w->state = WORKER_IDLE;
     if (w->pool->stopping)
         worker_end(w);
@@ -290,6 +296,20 @@ static bool plain_head(const json_t *o)
     return ok;
 }
 
+/* One line of the log: what this worker cannot do any more. */
+static void say_confinement(const struct dtd_worker *w)
+{
+    const struct dtd_device *d = dtd_pool_device(w->pool, w->device);
+    const json_t *c = d ? d->confinement : NULL, *own = json_object_get(c, "worker"),
+                 *child = json_object_get(c, "compiler");
+    dt_log(DT_LOG_INFO,
+           "worker %d (%s): confine = %.10s, Landlock %d; files %.12s, system calls %.12s; compilers: files %.12s, "
+           "system calls %.12s",
+           (int)w->process.pid, w->device, dt_json_text(c, "mode"),
+           (int)json_integer_value(json_object_get(c, "landlock")), dt_json_text(own, "files"),
+           dt_json_text(own, "calls"), dt_json_text(child, "files"), dt_json_text(child, "calls"));
+}
+
 static void got_result(struct dtd_worker *w, const char *body, size_t len)
 {
     struct dtd_pool *p = w->pool;
@@ -309,6 +329,7 @@ static void got_result(struct dtd_worker *w, const char *body, size_t len)
             broke(w, "its first answer is not understood");
         } else {
             w->hello = true;
+            say_confinement(w);
             p->restart_ms = RESTART_MIN_MS;
             become_idle(w);
             pool_answer_pings(p, true, "ready");
@@ -488,6 +509,20 @@ static void on_process_exit(uv_process_t *pr, int64_t status, int sig)
     settle(w);
 }
 
+/* What the configuration says, as the worker's options; `memory` is room for a number. */
+static void worker_options(const struct dtd_config *c, char **args, char *memory, size_t n)
+{
+    snprintf(memory, n, "%ld", c->worker_memory_mb);
+    char *const pair[3][2] = {{(char *)"--cache", c->cache},
+                              {(char *)"--confine", c->confine},
+                              {(char *)"--memory", c->worker_memory_mb ? memory : NULL}};
+    for (int i = 0; i < 3; i++)
+        if (pair[i][1]) {
+            *args++ = pair[i][0];
+            *args++ = pair[i][1];
+        }
+}
+
 bool worker_spawn(struct dtd_pool *p, const char *device)
 {
     struct dtd_service *s = p->service;
@@ -498,18 +533,18 @@ bool worker_spawn(struct dtd_pool *p, const char *device)
     }
     w->pool = p;
     snprintf(w->device, sizeof w->device, "%s", device);
-    w->handles = 4;
+    w->handles = 5;
     uv_pipe_init(s->loop, &w->in, 0);
     uv_pipe_init(s->loop, &w->out, 0);
     uv_timer_init(s->loop, &w->timer);
-    w->in.data = w->out.data = w->timer.data = w->process.data = w;
+    uv_timer_init(s->loop, &w->watch);
+    w->in.data = w->out.data = w->timer.data = w->watch.data = w->process.data = w;
     w->next = p->workers;
     p->workers = w;
     p->nworkers++;
     p->count.started++;
-    char *args[] = {s->cfg.worker, (char *)"--device", w->device, (char *)"--cache", s->cfg.cache, NULL};
-    if (!s->cfg.cache)
-        args[3] = NULL;
+    char memory[24], *args[10] = {s->cfg.worker, (char *)"--device", w->device};
+    worker_options(&s->cfg, args + 3, memory, sizeof memory);
     uv_stdio_container_t io[3] = {
         {.flags = UV_CREATE_PIPE | UV_READABLE_PIPE, .data.stream = (uv_stream_t *)&w->in},
         {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data.stream = (uv_stream_t *)&w->out},

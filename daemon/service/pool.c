@@ -86,7 +86,9 @@ int pool_learn(struct dtd_pool *p, const char *spec, const json_t *doc)
     copy_text(k->device.settings, sizeof k->device.settings, doc, "settings");
     json_decref(k->device.info);
     json_decref(k->device.devices);
+    json_decref(k->device.confinement);
     k->device.info = json_incref(json_object_get(doc, "device"));
+    k->device.confinement = json_incref(json_object_get(doc, "confinement"));
     k->device.devices = json_incref(json_object_get(doc, "devices"));
     return *k->device.arch && *k->device.key && *k->device.toolchain ? 0 : DT_E_INTERNAL;
 }
@@ -322,6 +324,7 @@ struct dtd_pool *dtd_pool_free(struct dtd_pool *p)
         p->known = k->next;
         json_decref(k->device.info);
         json_decref(k->device.devices);
+        json_decref(k->device.confinement);
         free(k);
     }
     free(p);

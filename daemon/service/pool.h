@@ -26,13 +26,14 @@ struct dtd_device {
     char arch[16], key[192], toolchain[256];
     char figures[16]; /* of its timing model: stock, calibrated, given; "" for a GPU */
     char driver[64], calibration[DT_SHA256_TEXT],
-        settings[128]; /* its build; figures in force; what else changes plans */
-    json_t *info;      /* the "device" member of documents */
-    json_t *devices;   /* all devices of the machine */
+        settings[128];   /* its build; figures in force; what else changes plans */
+    json_t *info;        /* the "device" member of documents */
+    json_t *devices;     /* all devices of the machine */
+    json_t *confinement; /* what its worker is confined to */
 };
 
 struct dtd_pool_counts {
-    uint64_t started, lost, killed;
+    uint64_t started, lost, killed, over_limits;
     unsigned alive, busy;
 };
 

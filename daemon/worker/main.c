@@ -6,10 +6,10 @@
  * becomes /dev/null and fd 1 the log (stderr), so that what a kernel, a compiler or a driver prints cannot get between
  * the frames.
  *
- * Protection: it dies with its parent, and leaves no core file. A job that hangs is killed from outside. After an error
- * that may leave the device's context unusable (dtd_error_ends_worker) it answers and ends; the service then
- * starts a new worker. It also ends after a ping whose synchronisation gave any error at all: a fault that came late,
- * or a device that is gone.
+ * Protection: it dies with its parent, and leaves no core file; once its device is open it is confined (confine.c). A
+ * job that hangs is killed from outside. After an error that may leave the device's context unusable
+ * (dtd_error_ends_worker) it answers and ends; the service then starts a new worker. It also ends after a ping whose
+ * synchronisation gave any error at all: a fault that came late, or a device that is gone.
  *
  * Exit status: 0 end of requests or such an error, 2 wrong usage, 4 the pipe is broken.
  */
@@ -24,6 +24,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "base/wire.h"
@@ -42,11 +43,23 @@ static void bundles_beside(const char *cache)
     dt_str_done(&dir);
 }
 
+/* SQLite's temporary files go where the cache is: a confined worker can write nowhere else. */
+static void temporary_beside(const char *cache)
+{
+    dt_free_ char *path = cache && *cache ? dt_strdup(cache) : cache_default_path();
+    char *end = path ? strrchr(path, '/') : NULL;
+    if (end && end != path) {
+        *end = 0;
+        setenv("SQLITE_TMPDIR", path, 0);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    static const struct option longs[] = {
-        {"device", 1, NULL, 'd'}, {"cache", 1, NULL, 'c'}, {"print", 0, NULL, 'p'}, {0}};
+    static const struct option longs[] = {{"device", 1, NULL, 'd'},  {"cache", 1, NULL, 'c'},  {"print", 0, NULL, 'p'},
+                                          {"confine", 1, NULL, 'f'}, {"memory", 1, NULL, 'm'}, {0}};
     struct wrk w = {.spec = "auto"};
+    const char *confine = getenv("DOVETAIL_CONFINE");
     dt_log_init("dovetail-worker", DT_LOG_INFO);
     for (int o; (o = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
         if (o == 'd')
@@ -55,14 +68,23 @@ int main(int argc, char **argv)
             w.cache_path = optarg;
         else if (o == 'p')
             w.print = true;
+        else if (o == 'f')
+            confine = optarg;
+        else if (o == 'm')
+            w.memory_mb = (unsigned)strtoul(optarg, NULL, 10);
         else
             return 2;
+    }
+    if (!wrk_confine_word(confine && *confine ? confine : "try", &w.confine)) {
+        fprintf(stderr, "dovetail-worker: confinement is off, try, require or enforce, not %s\n", confine);
+        return 2;
     }
     if (optind < argc) {
         fprintf(stderr, "dovetail-worker: unexpected argument %s\n", argv[optind]);
         return 2;
     }
     bundles_beside(w.cache_path);
+    temporary_beside(w.cache_path);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_IGN);
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
@@ -86,6 +108,7 @@ int main(int argc, char **argv)
         free(body);
     }
     wrk_memo_done(&w);
+    json_decref(w.devices);
     cache_close(w.cache);
     /* the driver's own clean-up would wait for the kernel; the end of the process takes it off the device */
     if (dev_hung(w.dev))

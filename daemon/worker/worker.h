@@ -9,14 +9,20 @@
 #include "device/device.h"
 #include "graph/graph.h"
 
+enum wrk_confine { WRK_CONFINE_OFF, WRK_CONFINE_TRY, WRK_CONFINE_REQUIRE, WRK_CONFINE_ENFORCE }; /* confine.c */
+
 struct wrk {
     const char *spec;       /* --device */
     const char *cache_path; /* --cache or NULL */
     struct dev_device *dev; /* NULL until wrk_open */
     struct cache *cache;    /* NULL: cannot be used, work goes on without */
     struct wrk_memo *memo;  /* memo.c */
-    bool print;             /* what kernels of `run` print goes to stderr */
-    bool calibrated;        /* the software device has the figures of a stored calibration */
+    enum wrk_confine confine;
+    const char *files, *calls; /* what is in force: enforced, logged, off, unavailable; NULL: not yet confined */
+    unsigned memory_mb;        /* it may have; 0: three quarters of the machine's */
+    json_t *devices;           /* of the machine, from before it was confined; NULL: not asked yet */
+    bool print;                /* what kernels of `run` print goes to stderr */
+    bool calibrated;           /* the software device has the figures of a stored calibration */
     char key[192], toolchain[256];
     char driver[64];                  /* which build of it */
     char calibration[DT_SHA256_TEXT]; /* of the figures in force when they are not the model's own, else "" */
@@ -47,9 +53,12 @@ struct wrk_answer {
     json_t *document;
 };
 
-int wrk_open(struct wrk *w, struct dt_err *e);       /* device.c: the device, once */
-void wrk_open_cache(struct wrk *w);                  /* stored.c: the cache, once; without it work goes on */
-int wrk_need_cache(struct wrk *w, struct dt_err *e); /* the same for a verb that cannot do without */
+int wrk_open(struct wrk *w, struct dt_err *e); /* device.c: the device, once; then the worker is confined */
+bool wrk_confine_word(const char *word, enum wrk_confine *ret); /* confine.c: false: no such word */
+int wrk_confine(struct wrk *w, struct dt_err *e);               /* once, when the device is open */
+json_t *wrk_confinement(const struct wrk *w);                   /* what is in force, as a document; NULL: memory */
+void wrk_open_cache(struct wrk *w);                             /* stored.c: the cache, once; without it work goes on */
+int wrk_need_cache(struct wrk *w, struct dt_err *e);            /* the same for a verb that cannot do without */
 /* request.c: send progress of the present request (a dev_progress). */
 void wrk_progress(const char *stage, const char *message, unsigned done, unsigned of, void *w);
 /* Run one request and answer it. 0: go on; 1: answered, but the worker must end; DT_E_IO: the pipe is broken. */

@@ -116,6 +116,10 @@ class Faults(unittest.TestCase):
         fault("")
         devices = json.loads(cli("devices", "--local", "--json", "--device", "cuda").stdout)
         self.assertNotIn("sharing", devices["device"])
+        # until a run on a GPU has passed under enforcement
+        self.assertEqual(devices["confinement"]["worker"], {"files": "off", "calls": "logged"})
+        held = cli("devices", "--local", "--json", "--device", "cuda", env={"DOVETAIL_CONFINE": "enforce"})
+        self.assertEqual(json.loads(held.stdout)["confinement"]["worker"], {"files": "enforced", "calls": "enforced"})
 
     def test_calibrate(self):
         with tempfile.TemporaryDirectory() as d:

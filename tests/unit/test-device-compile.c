@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "base/str.h"
 #include "device/device.h"
@@ -215,6 +216,65 @@ static void confined(void **state)
     unlink(secret);
 }
 
+/* Where NVRTC looks for a file that it may not have, it finds what it finds where there is none: the same words, but
+ * for the name. `how` has an @ where it goes. */
+static void same_words(const char *how, const char *there, const char *nowhere)
+{
+    struct dt_err e[2] = {0};
+    char src[512], *ptx, *at;
+    const char *const path[2] = {there, nowhere};
+    for (int i = 0; i < 2; i++) {
+        dt_free_ char *form = dt_strdup(how);
+        *strchr(form, '@') = 0;
+        snprintf(src, sizeof src, "%s%s%s\n%s", form, path[i], strchr(how, '@') + 1, good);
+        assert_int_equal(compile(src, NULL, 0, 60000, &ptx, &e[i]), DT_E_COMPILE);
+        assert_non_null(e[i].log);
+        assert_null(strstr(e[i].log, "Permission"));
+        assert_null(strstr(e[i].log, "Debian"));
+        assert_null(strstr(e[i].log, "root:"));
+        while ((at = strstr(e[i].log, path[i])))
+            memset(at, '*', strlen(path[i]));
+    }
+    assert_int_equal(strlen(there), strlen(nowhere));
+    assert_string_equal(e[0].log, e[1].log);
+    dt_err_done(&e[0]);
+    dt_err_done(&e[1]);
+}
+
+/* Nothing but the toolkit's headers is read, and nothing else can be asked for: by its name, from below an include
+ * folder, through a link, by #include_next or __has_include; files, folders and the libraries' own. */
+static void reads_headers_alone(void **state)
+{
+    char dir[] = "/tmp/dovetail-secret-XXXXXX", link[64], none[64], src[1024], *ptx;
+    struct dt_err e = {0};
+    assert_non_null(mkdtemp(dir));
+    snprintf(link, sizeof link, "%s/link", dir);
+    snprintf(none, sizeof none, "%s/none", dir);
+    assert_int_equal(symlink("/etc/passwd", link), 0);
+    same_words("#include \"@\"", "/usr/lib/os-release", "/usr/lib/os-releasf");
+    same_words("#include \"@\"", "/etc/passwd", "/etc/passwe");
+    same_words("#include <@>", "/etc/passwd", "/etc/passwe");
+    same_words("#include \"../../../../../../../..@\"", "/etc/passwd", "/etc/passwe");
+    same_words("#include <../../../../../../../..@>", "/etc/passwd", "/etc/passwe");
+    same_words("#include \"@\"", link, none);
+    same_words("#include_next \"@\"", "/etc/passwd", "/etc/passwe");
+    same_words("#include_next <../../../../../../../..@>", "/etc/passwd", "/etc/passwe");
+    same_words("#include \"@\"", "/etc", "/etd");
+    same_words("#include \"@\"", "/proc/self/environ", "/proc/self/enviroo");
+    snprintf(src, sizeof src,
+             "#if __has_include(\"/etc/passwd\") || __has_include(</etc/passwd>) || __has_include(\"%s\") \\\n"
+             "    || __has_include(\"../../../../../etc/passwd\") || __has_include(<../../../../../etc/passwd>) \\\n"
+             "    || __has_include(\"/usr/lib/os-release\") || __has_include(\"/etc\") || __has_include(</usr/lib>)\n"
+             "#error there is one\n#endif\n"
+             "#if !__has_include(<cuda_fp16.h>) || !__has_include(<cub/cub.cuh>)\n#error where are they\n#endif\n%s",
+             link, good);
+    if (compile(src, NULL, 0, 60000, &ptx, &e))
+        fail_msg("%s\n%s", e.detail, e.log ? e.log : "");
+    free(ptx);
+    unlink(link);
+    rmdir(dir);
+}
+
 /* Templates that double at every level: the compiler would take minutes. */
 static void stopped(void **state)
 {
@@ -287,10 +347,10 @@ int main(void)
         puts("NVRTC or nvJitLink is not here: skipped");
         return 77;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(delayed),         cmocka_unit_test(compiles),
-                                       cmocka_unit_test(names_no_folder), cmocka_unit_test(headers),
-                                       cmocka_unit_test(host_headers),    cmocka_unit_test(says_why),
-                                       cmocka_unit_test(options),         cmocka_unit_test(confined),
-                                       cmocka_unit_test(stopped),         cmocka_unit_test(newer_ptx)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(delayed), cmocka_unit_test(compiles),     cmocka_unit_test(names_no_folder),
+        cmocka_unit_test(headers), cmocka_unit_test(host_headers), cmocka_unit_test(says_why),
+        cmocka_unit_test(options), cmocka_unit_test(confined),     cmocka_unit_test(reads_headers_alone),
+        cmocka_unit_test(stopped), cmocka_unit_test(newer_ptx)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
