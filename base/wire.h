@@ -10,6 +10,8 @@
  *   'Q'   request    {"verb": …, "options": {…}} and what the verb takes (daemon/worker/request.c has the verbs):
  *                    "graph": {…}; "signature": …; or for `cache` "op": … with its members (dtd_cache_op)
  *   'P'   answer     {"stage": "compile", "message": "…", "done": 3, "of": 12}          progress
+ *   'B'   beat       {"failed_writes": 0, "damaged": 0}: a sign of life, at any time, with number 0; only of workers
+ *                    that were started with --beat
  *   'R'   answer     {"cache": "hit|miss", "signature": "sha256:…", "digest": "sha256:…", "document": {…}}
  *   'E'   answer     the problem document: {"type": "about:blank", "title": …, "status": 422, "code": "bad-graph",
  *                    "detail": …, "pointer": …, "log": …}

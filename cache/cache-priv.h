@@ -65,6 +65,10 @@ int cache_rows(struct cache *c, const char *sql, const char *const *text, int n,
 json_t *cache_row_json(sqlite3_stmt *s, int first, const char *const *name, int names, const char *const *figure,
                        int figures);
 
+/* ---- counts.c ---- */
+void cache_count_unwritten(void);
+void cache_count_damaged(void);
+
 /* ---- recipe.c ---- */
 /* A condition on `table`.signature: it is one of the user's; "1" when uid is NULL. */
 #define CACHE_OWN_MAX 120

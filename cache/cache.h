@@ -20,8 +20,8 @@ struct cache;
 /* Opens or creates; WAL; busy timeout. path NULL or "": $XDG_CACHE_HOME/dovetail/cache.db or
  * ~/.cache/dovetail/cache.db. A file that is no database of ours is moved aside (path.bad), never deleted. */
 int cache_open(const char *path, struct cache **ret, struct dt_err *e);
-char *cache_default_path(void); /* which that is; caller frees; NULL: memory */
 struct cache *cache_close(struct cache *c);
+char *cache_path_of(const char *path); /* the file that cache_open would open; caller frees; NULL: out of memory */
 
 struct cache_key {    /* all of it: an equal key gives an equal document */
     const char *want; /* "plan" or "analysis" */
@@ -108,6 +108,17 @@ struct cache_hits {
 };
 /* 1 written, 0 another writer is at work (nothing was written, nobody waited), negative error. */
 int cache_hits_put(struct cache *c, const struct cache_hits *h, int64_t max_bytes, struct dt_err *e);
+/* ---- for operators (counts.c): any thread, no lock --------------------------------------------------------------- */
+struct cache_counts {                /* of this process, since its start */
+    uint64_t failed_writes, damaged; /* writes that SQLite refused; rows and files that were found damaged in use */
+};
+void cache_counts(struct cache_counts *ret);
+const char *cache_path(const struct cache *c); /* of its file; NULL: there is no store */
+uint64_t cache_disk_bytes(const char *path);   /* the file and its log; 0: there is none */
+void cache_answers(const char *path);          /* comes back when the file can be read, or gives an error; blocks */
+/* Why a key that was not found was not: "graph" (nothing is stored under its signature), "device", "toolchain" or
+ * "policy". Under the store's lock. */
+const char *cache_missed(struct cache *c, const struct cache_key *k);
 
 /* ---- footprints of launches, performance library (kept.c): bytes under a key that says all they depend on -------- */
 enum cache_kept {

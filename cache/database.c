@@ -34,7 +34,11 @@ static int db_error(struct cache *c, const char *what, struct dt_err *e)
 }
 
 int cache_unreadable(struct cache *c, struct dt_err *e) { return db_error(c, "cannot be read", e); }
-int cache_unwritable(struct cache *c, struct dt_err *e) { return db_error(c, "cannot be written", e); }
+int cache_unwritable(struct cache *c, struct dt_err *e)
+{
+    cache_count_unwritten();
+    return db_error(c, "cannot be written", e);
+}
 
 bool cache_db_damaged(int rc) { return (rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB; }
 
@@ -82,11 +86,30 @@ static int migrate(sqlite3 *db, int from)
     return rc;
 }
 
+/* What is stored came from others: nobody else reads it. SQLite gives -wal and -shm the mode of the file. A file that
+ * is there is not opened: closing it would end the locks that other connections of this process have on it (fcntl(2)).
+ * */
+static void private_file(const char *path)
+{
+    struct stat st;
+    if (*path == ':')
+        return;
+    if (lstat(path, &st) == 0) {
+        if (S_ISREG(st.st_mode) && st.st_uid == geteuid() && (st.st_mode & 0077))
+            chmod(path, 0600);
+        return;
+    }
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600); /* if this fails, SQLite will say why */
+    if (fd >= 0)
+        close(fd);
+}
+
 /* SQLITE_OK, SQLITE_NOTADB (damaged or not ours: move it aside), SQLITE_MISMATCH (newer), or another SQLite error. */
 static int open_once(struct cache *c)
 {
     int id = 0, version = 0, tables = 0, rc;
     struct stat st;
+    private_file(c->path);
     rc = sqlite3_open_v2(c->path, &c->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX, NULL);
     if (rc != SQLITE_OK)
         return rc;
@@ -115,7 +138,8 @@ static int open_once(struct cache *c)
              "(SELECT count(*) FROM (SELECT 1 FROM footprint LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM trial "
              "LIMIT 1)) + "
              "(SELECT count(*) FROM (SELECT 1 FROM recipe LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM owner LIMIT "
-             "1)) + (SELECT count(*) FROM (SELECT 1 FROM reply LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM job LIMIT "
+             "1)) + (SELECT count(*) FROM (SELECT 1 FROM reply LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM job "
+             "LIMIT "
              "1))",
              &tables)) != SQLITE_OK)
         return rc == SQLITE_ERROR ? SQLITE_NOTADB : rc; /* "no such table": our id, but not our tables */
@@ -241,8 +265,10 @@ int cache_db_replace(struct cache *c, struct dt_err *e)
     int fd = lock(c->path), r = 0;
     bool same = stat(c->path, &st) == 0 && st.st_dev == c->dev && st.st_ino == c->ino;
     cache_db_close(c);
-    if (same)
+    if (same) {
+        cache_count_damaged();
         r = move_aside(c, e);
+    }
     if (r == 0)
         r = ours(c, e);
     if (r == 0)

@@ -101,6 +101,8 @@ int cache_one(struct cache *c, const char *sql, const char *const *text, int n, 
         return cache_db_replace(c, e);
     if (rc != SQLITE_ROW)
         return cache_unreadable(c, e);
+    if (!r)
+        cache_count_damaged();
     return r < 0 ? dt_err_set(e, r, "out of memory") : r ? 1 : CACHE_UNSOUND;
 }
 

@@ -22,7 +22,7 @@
 /* ---- opening ------------------------------------------------------------------------------------------------- */
 
 /* Never in a folder that another user may have made: without a home there is no cache. */
-char *cache_default_path(void)
+static char *default_path(void)
 {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     const struct passwd *own = home && *home ? NULL : getpwuid(geteuid());
@@ -35,12 +35,14 @@ char *cache_default_path(void)
     return n < 0 ? NULL : s;
 }
 
+char *cache_path_of(const char *path) { return path && *path ? dt_strdup(path) : default_path(); }
+
 int cache_open(const char *path, struct cache **ret, struct dt_err *e)
 {
     struct cache *c = dt_calloc(1, sizeof *c);
     int r = 0;
     if (c)
-        c->path = path && *path ? dt_strdup(path) : cache_default_path();
+        c->path = cache_path_of(path);
     if (!c || !c->path) {
         free(c);
         return dt_err_set(e, DT_E_NOMEM, "out of memory");

@@ -19,6 +19,7 @@
 #include "client/http.h"
 
 #define SILENCE_S 60
+#define PATIENCE_S 30 /* how long a post waits for a service that starts */
 
 struct dovetail {
     char *socket;
@@ -146,13 +147,30 @@ static bool clean_path(const char *s)
     return true;
 }
 
+/* The service starts, or is about to be replaced: it did not look at the post. */
+static bool unavailable(const struct dovetail_reply *r)
+{
+    json_t *o = r->status == 503 && r->body ? json_loads(r->body, 0, NULL) : NULL;
+    const char *code = json_string_value(json_object_get(o, "code"));
+    bool yes = code && !strcmp(code, dt_err_code(DT_E_UNAVAILABLE));
+    json_decref(o);
+    return yes;
+}
+
 static int exchange(struct dovetail *d, const char *method, const char *path, const void *body, size_t len, int silence,
                     void (*line)(char *, size_t, void *), void *user, struct dovetail_reply *ret)
 {
     struct dt_err e = {0};
     if (!clean_path(path) || !clean_path(method))
         return fail_text(d, DT_E_USAGE, "method and path must not hold spaces or control characters");
-    return client_http(d->socket, method, path, body, len, silence, line, user, ret, &e) < 0 ? fail(d, &e) : 0;
+    for (int tries = 1;; tries++) {
+        if (client_http(d->socket, method, path, body, len, silence, line, user, ret, &e) < 0)
+            return fail(d, &e);
+        if (strcmp(method, "POST") || !unavailable(ret) || tries == PATIENCE_S)
+            return 0;
+        dovetail_reply_done(ret);
+        sleep(1);
+    }
 }
 
 int dovetail_request(struct dovetail *d, const char *method, const char *path, const void *body, size_t len,

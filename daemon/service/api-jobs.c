@@ -62,6 +62,7 @@ static void waiter_reply(struct waiter *w)
 {
     struct dtd_req *r = w->r;
     json_t *o = dtd_job_json(w->watch.job);
+    w->watch.job->seen |= w->watch.job->state == DTD_FAILED;
     waiter_end(w);
     r->gone = NULL;
     dtd_reply_json(r, 200, NULL, o);
@@ -97,7 +98,8 @@ void api_job(struct dtd_service *s, struct dtd_req *r)
     struct dtd_job *j = dtd_asked_job(s, r);
     if (!j)
         return;
-    struct waiter *w = wait > 0 && !dtd_state_final(j->state) && !s->draining ? dt_calloc(1, sizeof *w) : NULL;
+    j->seen |= j->state == DTD_FAILED; /* of a result, its state is not enough */
+    struct waiter *w = wait > 0 && !dtd_state_final(j->state) ? dt_calloc(1, sizeof *w) : NULL;
     if (!w) {
         dtd_reply_json(r, 200, NULL, dtd_job_json(j));
         return;
@@ -204,6 +206,7 @@ void api_result(struct dtd_service *s, struct dtd_req *r)
     struct dtd_job *j = dtd_asked_job(s, r);
     if (!j)
         return;
+    j->seen |= dtd_state_final(j->state);
     if (j->state == DTD_DONE && !j->result) {
         kept_reply(s, r, j);
     } else if (j->state == DTD_DONE) {

@@ -25,6 +25,7 @@
 #include <strings.h>
 
 #include "base/alloc.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "cache/cache.h"
@@ -53,6 +54,8 @@ struct post {
     struct dtd_reply *reply; /* cache hit; before `work` one that may be out of date */
     enum dtd_hit_from from;
     struct dtd_keep *keep; /* for the job */
+    const char *missed;    /* the factor of the key, NULL: not looked for */
+    char graph[64];        /* its name */
     char *request;
     size_t nrequest;
 };
@@ -150,11 +153,16 @@ static int post_find(struct post *p, struct dt_graph *g, struct cache_reply *of)
     struct cache *c = dtd_hits_read(s->hits);
     json_t *doc = NULL;
     int r = c ? dtd_lookup(c, &l, g, of->digest, of->signature, &doc) : 0;
+    struct cache_key k = {p->want, of->signature, p->dev.key, p->dev.toolchain, ""};
     if (r == 1)
         cache_last_row(c, &of->entry, of->generation);
+    else if (c)
+        p->missed = cache_missed(c, &k);
     dtd_hits_read_end(s->hits);
-    if (r != 1)
+    if (r != 1) {
+        memcpy(p->digest, of->digest, sizeof p->digest);
         return 0;
+    }
     of->body = json_dumps(doc, JSON_COMPACT);
     of->len = of->body ? strlen(of->body) : 0;
     json_decref(doc);
@@ -212,6 +220,7 @@ static void post_work(struct dtd_async *a)
     p->rc = dt_graph_parse(p->body, p->len, &g, &p->err);
     if (p->rc < 0)
         return;
+    snprintf(p->graph, sizeof p->graph, "%s", dt_json_text(g->json, "name"));
     if (cached && p->known && !g->is_plan)
         post_by_signature(p, g);
     json_t *oj = p->reply ? NULL : dtd_options_to_json(&p->opt);
@@ -262,17 +271,17 @@ static void post_after(struct dtd_async *a)
         post_hit(s, a->req, p->reply, p->want, p->from, p->uid);
         return;
     }
-    if (s->draining) {
-        dtd_reply_err(a->req, DT_E_BUSY, "the service stops");
+    if (dtd_closed(s, a->req))
         return;
-    }
     s->cache_misses++;
+    dtd_missed(&s->metrics, p->missed);
     char *request = p->request;
     p->request = NULL;
     struct dtd_post post = {p->uid, true, p->share, p->want, p->device, p->opt.timeout, request, p->nrequest};
     struct dtd_job *j = dtd_accept(s, a->req, &post);
     if (j) {
-        dt_log(DT_LOG_INFO, "job %s: %s on %s, queued", j->id, j->want, j->device);
+        snprintf(j->graph, sizeof j->graph, "%s", p->graph);
+        dtd_log_job(DT_LOG_INFO, j, p->digest, "%s on %s, queued", j->want, j->device);
         j->keep = p->keep;
         p->keep = NULL;
     }
@@ -335,6 +344,8 @@ static bool post_at_once(struct post *p, struct dtd_service *s, struct dtd_req *
 
 void api_post_job(struct dtd_service *s, struct dtd_req *r)
 {
+    if (dtd_closed(s, r))
+        return;
     struct post *p = dt_calloc(1, sizeof *p);
     struct dt_err e = {0};
     const char *encoding = dtd_req_header(r, "content-encoding");

@@ -90,7 +90,7 @@ static void reprofile_after(struct dtd_async *a)
     if (!a->req)
         return;
     if (p->rc >= 0 && s->draining)
-        p->rc = dt_err_set(&p->err, DT_E_BUSY, "the service stops");
+        p->rc = dt_err_set(&p->err, DT_E_UNAVAILABLE, "the service stops");
     if (p->rc < 0) {
         dtd_reply_problem(a->req, 0, NULL, &p->err);
         return;
@@ -149,6 +149,8 @@ static int api_reprofile_read_query(struct reprofile *p, const char *query, stru
 
 void api_reprofile(struct dtd_service *s, struct dtd_req *r)
 {
+    if (dtd_closed(s, r))
+        return;
     const struct dtd_device *d = dtd_pool_device(s->pool, s->cfg.device);
     struct reprofile *p = dt_calloc(1, sizeof *p);
     struct dt_err e = {0};

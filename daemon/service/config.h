@@ -34,6 +34,14 @@ int dtd_config_load(struct dtd_config *c, const char *path, struct dt_err *e);
 /* Fill in what depends on the surroundings (socket, worker, admins), and check the device's spelling. DT_E_USAGE: there
  * is no such group, it is the one that the socket will have, or a uid is no number. */
 int dtd_config_finish(struct dtd_config *c, struct dt_err *e);
+/* Take over from `fresh`, which is finished, what may change while the service runs (LIVE in config.def). `differs` is
+ * called for each option whose value is another one: taken, or left until a restart. Loop's thread. */
+void dtd_config_take(struct dtd_config *c, struct dtd_config *fresh,
+                     void (*differs)(const char *name, const char *was, const char *is, bool taken));
+/* check.c: what the configuration names is there: the worker can be run, the socket's folder (not when the socket was
+ * passed) and the cache's can be written, the cache is ours, and a worker opens the device. DT_E_USAGE, or the worker's
+ * error. Changes nothing on the machine; takes up to start_timeout seconds. */
+int dtd_config_check(const struct dtd_config *c, bool passed, struct dt_err *e);
 /* "soft" -> "soft:h200", "cuda" -> "cuda:0", NULL or "" -> "auto"; the rest as it is. DT_E_USAGE when it is no device
  * spec. */
 int dtd_device_normal(const char *spec, char *out, size_t n, struct dt_err *e);

@@ -505,6 +505,21 @@ int dtd_http_listen(struct dtd_http *s, const char *path, struct dt_err *e)
     return r < 0 ? dt_err_set(e, DT_E_IO, "%s: %s", path, uv_strerror(r)) : 0;
 }
 
+int dtd_http_listen_fd(struct dtd_http *s, int fd, struct dt_err *e)
+{
+    uv_pipe_init(s->loop, &s->listener, 0);
+    s->listener.data = s;
+    s->listening = true;
+    int r = uv_pipe_open(&s->listener, fd);
+    if (r < 0)
+        close(fd);
+    else
+        r = uv_listen((uv_stream_t *)&s->listener, 128, on_connection);
+    return r < 0 ? dt_err_set(e, DT_E_IO, "the socket that was passed: %s", uv_strerror(r)) : 0;
+}
+
+void dtd_http_limit(struct dtd_http *s, const struct dtd_http_limits *l) { s->limit = *l; }
+
 void dtd_http_stop(struct dtd_http *s)
 {
     s->stopping = true;

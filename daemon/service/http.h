@@ -70,6 +70,9 @@ int dtd_http_new(uv_loop_t *loop, const struct dtd_http_limits *l, void (*serve)
 void dtd_http_hook(struct dtd_http *h, const struct dtd_http_hooks *hooks);
 /* Create the socket, mode 0660, and listen. A socket file that nobody listens on is replaced. */
 int dtd_http_listen(struct dtd_http *h, const char *path, struct dt_err *e);
+/* Listen on a socket that somebody else bound and owns: fd is taken, what lies at its path is left alone. */
+int dtd_http_listen_fd(struct dtd_http *h, int fd, struct dt_err *e);
+void dtd_http_limit(struct dtd_http *h, const struct dtd_http_limits *l); /* new limits, from the next request on */
 /* Stop listening and remove the socket file; connections end after the reply they wait for, idle ones at once. */
 void dtd_http_stop(struct dtd_http *h);
 void dtd_http_drop(struct dtd_http *h);             /* close every connection */

@@ -216,6 +216,7 @@ static struct dtd_job *append(struct dtd_jobs *js, const struct dtd_post *p, uin
     j->request_len = p->len;
     j->posts = 1;
     j->created_ms = made;
+    j->posted_ns = dt_now_us() * 1000;
     j->prev = js->tail;
     *(js->tail ? &js->tail->next : &js->head) = j;
     js->tail = j;

@@ -70,7 +70,10 @@ struct dtd_job {
     uint64_t created_ms, started_ms, finished_ms; /* since 1970 */
     uint64_t turn_us, charged_us;                 /* running, monotonic: begin of the turn; paid for until then */
     uint64_t ran_us;                              /* in turns before this one */
-    char *request;                                /* body of the request frame; given to the worker at start */
+    uint64_t posted_ns, begun_ns;                 /* uv_hrtime(): when it was posted, and given to a worker */
+    char graph[64];                               /* the posted graph's name, cut; for the log */
+    bool drains, seen; /* it ran when the service was told to stop; somebody has asked for what came of it */
+    char *request;     /* body of the request frame; given to the worker at start */
     size_t request_len;
     struct dtd_keep *keep;
     char *head;              /* of a job of an earlier service: its request without the graph, and the store's key */

@@ -1,37 +1,51 @@
-/* dovetaild: options, start, stop.
+/* dovetaild: options, start, reload, stop.
  *
- * Start: options, cache, the default device's worker. Only when that worker has answered is the socket created, so that
- * a client that can connect is served. Stop (SIGTERM, SIGINT): no new connections, the socket file goes, queued jobs
- * are cancelled unless they are stored, running ones get drain_timeout seconds, replies under way are finished; a
- * second signal ends the wait.
+ * Start: options, cache, the default device's worker. A socket of the service's own is created only when that worker
+ * has answered, so that a client that can connect is served. A socket that the service manager passed is listened on
+ * at once; until the worker answers, health and posts get 503 with Retry-After. What lies at its path is never
+ * removed, and nothing about it decides what a client may do.
  *
- * Exit status: 0 stopped by a signal, 2 wrong usage or configuration, 4 no device, no cache, or the socket cannot be
- * created.
+ * Reload (SIGHUP): the configuration is read again, with the same command line. What may change while the service runs
+ * changes; for the rest a line says that it waits for a restart. A wrong file changes nothing.
+ *
+ * Stop (SIGTERM, SIGINT): new posts get 503 with Retry-After, queued jobs are cancelled unless they are stored, running
+ * ones get drain_timeout seconds. The socket stays till then, so that clients can wait for their jobs and fetch what came of them; when every
+ * result of a job that ran has been fetched, it is over sooner. Then no new connections, the service's own socket file
+ * goes, and replies under way are finished. A second signal ends the wait.
+ *
+ * Exit status: 0 stopped by a signal, 2 wrong usage or configuration, 4 no device, no cache, or no socket.
  */
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "cache/cache.h"
 #include "daemon/service/hits.h"
 #include "daemon/service/journal.h"
+#include "daemon/service/manager.h"
 #include "daemon/service/service.h"
 
 static struct dtd_service svc;
-static uv_signal_t sigs[2];
+static struct { /* of the command line; a reload reads them again */
+    const char *config, *over[3];
+} given;
+static int passed_fd = -1; /* the manager's socket, until it is listened on */
+static char passed_path[109];
+static uv_signal_t sigs[3];
+#define GRACE_MS 500 /* after the last result is fetched */
+#define NSIGS (sizeof sigs / sizeof *sigs)
 static uv_timer_t drain;
 static uv_prepare_t settle;
 static int exit_status;
-static bool stopping;
+static bool stopping, drained; /* drained: the time for running jobs is over */
 
 static void shut(void)
 {
@@ -43,7 +57,7 @@ static void shut(void)
     uv_close((uv_handle_t *)&drain, NULL);
     uv_close((uv_handle_t *)&settle, NULL);
     dtd_hits_close(svc.hits);
-    for (int i = 0; i < 2; i++)
+    for (size_t i = 0; i < NSIGS; i++)
         uv_close((uv_handle_t *)&sigs[i], NULL);
 }
 
@@ -75,41 +89,49 @@ static void cancel_jobs(bool all)
 
 static void on_drained(uv_timer_t *t)
 {
+    drained = true;
     cancel_jobs(true);
     dtd_pool_stop(svc.pool, true);
 }
 
-/* Runs once a turn of the loop while stopping: over when the workers are gone and the replies are out. */
+/* A job that ran when the service was told to stop is over, and nobody has asked what came of it. */
+static bool unfetched(void)
+{
+    for (const struct dtd_job *j = svc.jobs.head; j; j = j->next)
+        if (j->drains && !j->seen && j->state != DTD_CANCELLED)
+            return true;
+    return false;
+}
+
+static void on_grace(uv_timer_t *t) { drained = true; }
+
+/* Did a job run when the service was told to stop? Who fetched its result may have a question more. */
+static bool grace(void)
+{
+    static bool begun;
+    struct dtd_job *j = svc.jobs.head;
+    while (j && !j->drains)
+        j = j->next;
+    if (j && !drained && !begun)
+        uv_timer_start(&drain, on_grace, GRACE_MS, 0);
+    begun = true;
+    return j && !drained;
+}
+
+/* Runs once a turn of the loop while stopping: over when the workers are gone, and the results and replies are out. */
 static void on_settle(uv_prepare_t *p)
 {
     static uint64_t since;
-    if (!dtd_pool_empty(svc.pool))
+    if (!dtd_pool_empty(svc.pool) || (unfetched() && !drained) || grace())
         return;
     if (!since) {
         since = uv_now(svc.loop);
+        dtd_http_stop(svc.http);
+        dtd_watchdog_stop();
         uv_timer_start(&drain, on_drained, 100, 100); /* keep turning */
     }
     if (!dtd_http_counts(svc.http)->connections || uv_now(svc.loop) - since > 2000)
         shut();
-}
-
-/* One datagram to the service manager (sd_notify(3)), when there is one that wants it. */
-static void notify(const char *state)
-{
-    const char *to = getenv("NOTIFY_SOCKET");
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    size_t n = to ? strlen(to) : 0;
-    if (n < 2 || n >= sizeof a.sun_path || (*to != '/' && *to != '@'))
-        return;
-    memcpy(a.sun_path, to, n);
-    if (*to == '@')
-        a.sun_path[0] = 0; /* abstract */
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&a,
-                         (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) < 0)
-        dt_log(DT_LOG_WARN, "the service manager cannot be told: %s", strerror(errno));
-    if (fd >= 0)
-        close(fd);
 }
 
 static void stop(int status)
@@ -118,22 +140,116 @@ static void stop(int status)
         return;
     stopping = true;
     exit_status = status;
-    notify("STOPPING=1");
+    dtd_manager_stopping((unsigned)svc.cfg.drain_timeout + 5);
     svc.draining = true;
-    dtd_http_stop(svc.http);
+    for (struct dtd_job *j = svc.jobs.head; j; j = j->next)
+        j->drains = j->state == DTD_RUNNING;
     cancel_jobs(false);
     dtd_pool_stop(svc.pool, false);
     uv_timer_start(&drain, on_drained, (uint64_t)svc.cfg.drain_timeout * 1000, 0);
     uv_prepare_start(&settle, on_settle);
 }
 
+/* ---- configuration ----------------------------------------------------------------------------------------------- */
+/* Defaults, environment, file, command line: the later one wins. */
+static int configure(struct dtd_config *c, struct dt_err *e)
+{
+    static const char *const names[3] = {"socket", "device", "cache"};
+    int r = dtd_config_init(c, e);
+    const char *env = getenv("DOVETAIL_DEVICE");
+    if (r >= 0 && env && *env)
+        r = dtd_config_set(c, "device", env, e);
+    if (r >= 0 && given.config)
+        r = dtd_config_load(c, given.config, e);
+    for (int i = 0; i < 3 && r >= 0; i++)
+        if (given.over[i])
+            r = dtd_config_set(c, names[i], given.over[i], e);
+    return r < 0 ? r : dtd_config_finish(c, e);
+}
+
+/* A passed socket that the admins' group may connect to would make everybody who may connect an admin. The group of the
+ * file is asked for this refusal alone. */
+static int passed_right(const struct dtd_config *c, struct dt_err *e)
+{
+    struct stat st;
+    if (!svc.passed || !c->admins.has_group || !*passed_path || stat(passed_path, &st) < 0 ||
+        st.st_gid != c->admins.gid)
+        return 0;
+    return dt_err_set(e, DT_E_USAGE,
+                      "admin_group = %s is the group of the socket that was passed: whoever may connect would be an "
+                      "admin",
+                      c->admin_group);
+}
+
+static struct dtd_http_limits limits_of(const struct dtd_config *c)
+{
+    return (struct dtd_http_limits){.max_body = (size_t)c->max_body_mb << 20,
+                                    .max_bodies = (size_t)c->max_bodies_mb << 20,
+                                    .max_connections = (unsigned)c->max_connections,
+                                    .request_ms = (unsigned)c->request_timeout * 1000,
+                                    .idle_ms = (unsigned)c->idle_timeout * 1000};
+}
+
+static void on_differs(const char *name, const char *was, const char *is, bool taken)
+{
+    if (taken)
+        dt_log(DT_LOG_INFO, "reload: %s is now %s, no longer %s", name, is, was);
+    else
+        dt_log(DT_LOG_WARN, "reload: %s = %s waits for a restart; it stays %s", name, is, was);
+}
+
+static void take_on(struct dtd_config *fresh)
+{
+    dtd_config_take(&svc.cfg, fresh, on_differs);
+    struct dtd_http_limits l = limits_of(&svc.cfg);
+    dtd_http_limit(svc.http, &l);
+    svc.jobs.max_queued = (unsigned)svc.cfg.max_queued;
+    svc.jobs.max_finished = (unsigned)svc.cfg.max_finished;
+    svc.jobs.max_result_bytes = (size_t)svc.cfg.max_finished_mb << 20;
+}
+
+static void reload(void)
+{
+    struct dtd_config fresh = {0};
+    struct dt_err e = {0};
+    if (!given.config) {
+        dt_log(DT_LOG_WARN, "reload: there is no configuration file (--config)");
+        return;
+    }
+    if (svc.ready)
+        dtd_manager_reloading();
+    if (configure(&fresh, &e) < 0 || passed_right(&fresh, &e) < 0) {
+        dt_log(DT_LOG_ERROR, "reload: nothing is taken: %s", e.detail ? e.detail : dt_err_text(e.num));
+        svc.metrics.reloads_failed++;
+    } else {
+        take_on(&fresh);
+        svc.metrics.reloads++;
+        dt_log(DT_LOG_INFO, "reload: %s is in force", given.config);
+    }
+    dt_err_done(&e);
+    dtd_config_done(&fresh);
+    if (svc.ready)
+        dtd_manager_ready("answering");
+}
+
 static void on_signal(uv_signal_t *s, int num)
 {
+    if (num == SIGHUP) {
+        if (!stopping)
+            reload();
+        return;
+    }
     dt_log(DT_LOG_INFO, "signal %d: stopping", num);
     if (stopping)
         on_drained(&drain);
     else
         stop(0);
+}
+
+/* ---- start ------------------------------------------------------------------------------------------------------- */
+static const char *where(const struct dtd_service *s)
+{
+    return !s->passed ? s->cfg.socket : *passed_path ? passed_path : "the socket that was passed";
 }
 
 static void on_ready(struct dtd_service *s, struct dt_err *why)
@@ -146,14 +262,15 @@ static void on_ready(struct dtd_service *s, struct dt_err *why)
         stop(4);
         return;
     }
-    if (dtd_http_listen(s->http, s->cfg.socket, &e) < 0) {
+    if (!s->passed && dtd_http_listen(s->http, s->cfg.socket, &e) < 0) {
         dt_log(DT_LOG_ERROR, "%s", e.detail ? e.detail : dt_err_text(e.num));
         stop(dt_err_exit(e.num));
     } else {
         dtd_journal_resume(s->journal);
         dtd_pool_kick(s->pool);
-        notify("READY=1");
-        dt_log(DT_LOG_INFO, "dovetaild %s answers on %s, device %s", DOVETAIL_VERSION, s->cfg.socket, s->cfg.device);
+        s->ready = true;
+        dtd_manager_ready("answering");
+        dt_log(DT_LOG_INFO, "dovetaild %s answers on %s, device %s", DOVETAIL_VERSION, where(s), s->cfg.device);
     }
     dt_err_done(&e);
 }
@@ -172,22 +289,33 @@ static void print_help(void)
 #undef NUM
 }
 
+static int check(const struct dtd_config *c, struct dt_err *e)
+{
+    dt_free_ char *cache = cache_path_of(c->cache);
+    int r = dtd_config_check(c, svc.passed, e);
+    if (r < 0)
+        return r;
+    printf("the configuration is right: socket %s, device %s, cache %s, worker %s; admins besides root and the "
+           "service's user: group %s, users %s\n",
+           svc.passed ? "passed" : c->socket, c->device, cache ? cache : "?", c->worker,
+           c->admin_group ? c->admin_group : "none", c->admin_uids ? c->admin_uids : "none");
+    return 1;
+}
+
 /* 0 go on, 1 done (exit 0), negative: error. */
 static int options(int argc, char **argv, struct dtd_config *c, struct dt_err *e)
 {
     static const struct option longs[] = {
         {"socket", 1, NULL, 's'},       {"device", 1, NULL, 'd'}, {"cache", 1, NULL, 'c'},   {"config", 1, NULL, 'f'},
         {"check-config", 0, NULL, 'k'}, {"help", 0, NULL, 'h'},   {"version", 0, NULL, 'v'}, {0}};
-    const char *over[3] = {NULL, NULL, NULL}, *config = NULL;
-    static const char *const names[3] = {"socket", "device", "cache"};
-    bool check = false;
+    bool checks = false;
     for (int o; (o = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
         switch (o) {
-        case 's': over[0] = optarg; break;
-        case 'd': over[1] = optarg; break;
-        case 'c': over[2] = optarg; break;
-        case 'f': config = optarg; break;
-        case 'k': check = true; break;
+        case 's': given.over[0] = optarg; break;
+        case 'd': given.over[1] = optarg; break;
+        case 'c': given.over[2] = optarg; break;
+        case 'f': given.config = optarg; break;
+        case 'k': checks = true; break;
         case 'h': print_help(); return 1;
         case 'v': printf("dovetaild %s\n", DOVETAIL_VERSION); return 1;
         default: return dt_err_set(e, DT_E_USAGE, "wrong usage; see dovetaild --help");
@@ -195,24 +323,13 @@ static int options(int argc, char **argv, struct dtd_config *c, struct dt_err *e
     }
     if (optind < argc)
         return dt_err_set(e, DT_E_USAGE, "unexpected argument %s", argv[optind]);
-    int r = dtd_config_init(c, e);
-    const char *env = getenv("DOVETAIL_DEVICE");
-    if (r >= 0 && env && *env)
-        r = dtd_config_set(c, "device", env, e);
-    if (r >= 0 && config)
-        r = dtd_config_load(c, config, e);
-    for (int i = 0; i < 3 && r >= 0; i++)
-        if (over[i])
-            r = dtd_config_set(c, names[i], over[i], e);
+    int r = dtd_manager_socket(&passed_fd, passed_path, sizeof passed_path, e);
+    svc.passed = r > 0;
     if (r >= 0)
-        r = dtd_config_finish(c, e);
-    if (r >= 0 && check) {
-        printf("the configuration is right: socket %s, device %s; admins besides root and the service's user: group "
-               "%s, users %s\n",
-               c->socket, c->device, c->admin_group ? c->admin_group : "none", c->admin_uids ? c->admin_uids : "none");
-        return 1;
-    }
-    return r;
+        r = configure(c, e);
+    if (r >= 0)
+        r = passed_right(c, e);
+    return r >= 0 && checks ? check(c, e) : r;
 }
 
 static int setup(struct dt_err *e)
@@ -220,11 +337,7 @@ static int setup(struct dt_err *e)
     svc.loop = uv_default_loop();
     svc.start_us = dt_now_us();
     const struct dtd_config *c = &svc.cfg;
-    struct dtd_http_limits l = {.max_body = (size_t)c->max_body_mb << 20,
-                                .max_bodies = (size_t)c->max_bodies_mb << 20,
-                                .max_connections = (unsigned)c->max_connections,
-                                .request_ms = (unsigned)c->request_timeout * 1000,
-                                .idle_ms = (unsigned)c->idle_timeout * 1000};
+    struct dtd_http_limits l = limits_of(c);
     dtd_jobs_init(&svc.jobs, (unsigned)c->max_queued, (unsigned)c->max_finished, (size_t)c->max_finished_mb << 20);
     if (uv_mutex_init(&svc.cache_lock) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
@@ -233,6 +346,8 @@ static int setup(struct dt_err *e)
     if (!svc.replies || !svc.hits)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     int r = cache_open(c->cache, &svc.cache, e);
+    if (r >= 0 && !(svc.cache_path = dt_strdup(cache_path(svc.cache))))
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r >= 0)
         svc.journal = dtd_journal_open(&svc);
     if (r >= 0)
@@ -243,12 +358,14 @@ static int setup(struct dt_err *e)
         dtd_http_hook(svc.http, &(struct dtd_http_hooks){.begin = dtd_begin, .vital = dtd_vital});
     if (r >= 0)
         r = dtd_lane_new(svc.loop, &svc.lane, e);
+    if (r >= 0 && svc.passed)
+        r = dtd_http_listen_fd(svc.http, passed_fd, e);
     if (r < 0)
         return r;
     uv_timer_init(svc.loop, &drain);
     uv_prepare_init(svc.loop, &settle);
-    static const int nums[2] = {SIGTERM, SIGINT};
-    for (int i = 0; i < 2; i++) {
+    static const int nums[NSIGS] = {SIGTERM, SIGINT, SIGHUP};
+    for (size_t i = 0; i < NSIGS; i++) {
         uv_signal_init(svc.loop, &sigs[i]);
         uv_signal_start(&sigs[i], on_signal, nums[i]);
     }
@@ -261,6 +378,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     dt_log_init("dovetaild", DT_LOG_INFO);
     dtd_memory_init();
+    dtd_manager_journal("dovetaild");
     int r = options(argc, argv, &svc.cfg, &e);
     if (r == 0)
         r = setup(&e);
@@ -275,6 +393,7 @@ int main(int argc, char **argv)
         return status;
     }
     dtd_pool_start(svc.pool, on_ready);
+    dtd_watchdog_start(&svc);
     uv_run(svc.loop, UV_RUN_DEFAULT);
     svc.pool = dtd_pool_free(svc.pool);
     svc.lane = dtd_lane_free(svc.lane);
@@ -284,6 +403,7 @@ int main(int argc, char **argv)
     svc.replies = dtd_replies_free(svc.replies);
     svc.journal = dtd_journal_close(svc.journal);
     cache_close(svc.cache);
+    free(svc.cache_path);
     uv_mutex_destroy(&svc.cache_lock);
     uv_loop_close(svc.loop);
     dtd_config_done(&svc.cfg);

@@ -114,7 +114,7 @@ void dtd_finish(struct dtd_service *s, struct dtd_job *j, const char *cache, con
     if (!f || (!f->uid.n && !f->keep)) {
         if (f)
             own_release(&f->a);
-        dt_log(DT_LOG_INFO, "job %s: done, cache %s", j->id, cache);
+        dtd_log_job(DT_LOG_INFO, j, digest, "done, cache %s", cache);
         dtd_job_finish(&s->jobs, j, cache, signature, digest, document, len);
         return;
     }

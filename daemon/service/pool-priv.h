@@ -5,8 +5,10 @@
 #include <uv.h>
 
 #include "base/str.h"
+#include "cache/cache.h"
 #include "daemon/service/service.h"
 
+#define DTD_BEAT_MS 1000 /* between two signs of life of a worker */
 #define RESTART_MIN_MS 100
 #define RESTART_MAX_MS 10000
 
@@ -36,6 +38,10 @@ struct dtd_worker {
     int why_num;           /* the error the job gets, 0: worker-lost */
     struct dt_err refusal; /* STARTING: what the worker said */
     unsigned jobs;
+    uint64_t heard;           /* uv_now() when bytes came last, 0: never */
+    struct dtd_spent spent;   /* on its job, by stage */
+    enum dtd_end end;         /* why it was killed */
+    struct cache_counts said; /* in its last beat */
 };
 
 struct known {
@@ -53,6 +59,8 @@ struct dtd_pool {
     struct dtd_pool_counts count;
     uv_timer_t restart, turn;
     unsigned restart_ms;
+    uv_timer_t beat; /* looks for workers that have gone silent */
+    uint64_t last_beat;
     bool stopping, kicking;
     void (*ready)(struct dtd_service *s, struct dt_err *err);
 };
@@ -62,7 +70,9 @@ bool worker_spawn(struct dtd_pool *p, const char *device);
 void worker_give(struct dtd_worker *w, struct dtd_job *j); /* IDLE */
 void worker_ping(struct dtd_worker *w);                    /* IDLE */
 void worker_end(struct dtd_worker *w);                     /* IDLE: by closing its stdin */
-void worker_kill(struct dtd_worker *w, const char *why);
+void worker_kill(struct dtd_worker *w, enum dtd_end end, const char *why);
+/* Kill it when nothing came from it for cfg.worker_silence seconds. */
+void worker_look(struct dtd_worker *w, uint64_t now);
 
 void worker_watch(struct dtd_worker *w); /* watch.c: BUSY; until the timer is stopped */
 

@@ -6,11 +6,14 @@
  * A worker is finished when its process is reaped *and* its pipe is at its end: an answer that was written before its
  * death still counts.
  *
- * Whatever a worker sends is bounded (most()) and checked. A worker may speak only when it was asked. Each frame must
- * repeat the request's number. Progress is allowed for jobs only. An error must have a code of base/err.def, and an
- * answer must have its members. A worker that breaks one of these rules is killed, and the log says which. A job that
- * it had not begun goes to the next worker; a job that it had begun fails. A problem document is made anew out of the
- * worker's words.
+ * A worker beats: a thread of its own sends a frame every DTD_BEAT_MS. One from which nothing came for worker_silence
+ * seconds is stopped or stuck, and is killed.
+ *
+ * Whatever a worker sends is bounded (most()) and checked. Beats apart, a worker may speak only when it was asked, and
+ * each frame must repeat the request's number. Progress is allowed for jobs only. An error must have a code of
+ * base/err.def, and an answer must have its members. A worker that breaks one of these rules is killed, and the log
+ * says which. A job that it had not begun goes to the next worker; a job that it had begun fails. A problem document
+ * is made anew out of the worker's words.
  *
  * The body of an 'R' frame starts with the small members and ends with "document". The document is passed on as it is:
  * parsing hundreds of megabytes would hold up the loop's thread.
@@ -29,6 +32,7 @@
 #include "daemon/shared/shared.h"
 #include "daemon/service/pool-priv.h"
 
+#define BEAT_MAX 256
 #define PROGRESS_MAX 65536
 #define SMALL_MAX (1u << 20)    /* answers to `devices` and `ping` */
 #define PROBLEM_MAX (64u << 20) /* a compile log in JSON */
@@ -73,6 +77,16 @@ static void pool_worker_describe(const struct dtd_worker *w, char *out, size_t n
         snprintf(out, n, "the worker ended with status %lld", (long long)w->exit_status);
 }
 
+/* The worker is done with its job, one way or another: how long it took. */
+static void count_job(struct dtd_worker *w, const struct dtd_job *j)
+{
+    struct dtd_metrics *m = &w->pool->service->metrics;
+    uint64_t now = uv_hrtime();
+    if (j->begun_ns)
+        dtd_observe(&m->job, (double)(now - j->begun_ns) / 1e9);
+    dtd_spent_end(&w->spent, m, now);
+}
+
 /* Both the process and the pipe have ended: the verdict on what it had, then release. */
 static void settle(struct dtd_worker *w)
 {
@@ -90,9 +104,15 @@ static void settle(struct dtd_worker *w)
         w->job = NULL;
         j->kills++;
         dt_err_set(&e, w->why_num ? w->why_num : DT_E_WORKER_LOST, "%s", text);
-        dt_log(DT_LOG_WARN, "job %s: %s", j->id, text);
+        count_job(w, j);
+        dtd_log_job(DT_LOG_WARN, j, NULL, "%s", text);
         dtd_job_fail_err(js, j, &e);
     }
+    if (!w->hello && w->end == DTD_END_NONE && !w->killed)
+        w->end = DTD_END_START;
+    else if (w->end == DTD_END_NONE && !w->killed && (w->signal || w->exit_status))
+        w->end = w->signal ? DTD_END_CRASH : DTD_END_EXIT;
+    p->count.ends[w->end]++;
     if (w->signal || w->exit_status) {
         p->count.lost++;
         dt_log(w->killed && !w->broke ? DT_LOG_INFO : DT_LOG_WARN, "worker %d (%s): %s", (int)w->process.pid, w->device,
@@ -126,11 +146,12 @@ static void settle(struct dtd_worker *w)
     uv_close((uv_handle_t *)&w->watch, on_handle_closed);
 }
 
-void worker_kill(struct dtd_worker *w, const char *why)
+void worker_kill(struct dtd_worker *w, enum dtd_end end, const char *why)
 {
     if (w->killed)
         return;
     w->killed = true;
+    w->end = end;
     w->why = why;
     w->pool->count.killed++;
     w->state = WORKER_ENDING;
@@ -144,7 +165,7 @@ void worker_kill(struct dtd_worker *w, const char *why)
 static void broke(struct dtd_worker *w, const char *why)
 {
     w->broke |= !w->killed;
-    worker_kill(w, why);
+    worker_kill(w, DTD_END_PROTOCOL, why);
 }
 
 static void on_deadline(uv_timer_t *t)
@@ -153,11 +174,11 @@ static void on_deadline(uv_timer_t *t)
     switch (w->state) {
     case WORKER_BUSY:
         w->why_num = DT_E_TIMEOUT;
-        worker_kill(w, "the job's time limit passed");
+        worker_kill(w, DTD_END_TIME, "the job's time limit passed");
         break;
-    case WORKER_STARTING: worker_kill(w, "it did not open its device in time"); break;
-    case WORKER_PINGING: worker_kill(w, "it did not answer"); break;
-    default: worker_kill(w, "it did not end by itself"); break;
+    case WORKER_STARTING: worker_kill(w, DTD_END_START, "it did not open its device in time"); break;
+    case WORKER_PINGING: worker_kill(w, DTD_END_SILENT, "it did not answer"); break;
+    default: worker_kill(w, DTD_END_NONE, "it did not end by itself"); break;
     }
 }
 
@@ -172,7 +193,13 @@ struct out { /* a request on its way */
 static void start_job(struct dtd_worker *w)
 {
     dtd_job_start(&w->pool->service->jobs, w->job);
-    dt_log(DT_LOG_INFO, "job %s: %s on %s, worker %d", w->job->id, w->job->want, w->job->device, (int)w->process.pid);
+    uint64_t now = uv_hrtime();
+    w->job->begun_ns = now;
+    w->spent = (struct dtd_spent){0};
+    dtd_spent_enter(&w->spent, DTD_STAGE_OTHER, now);
+    if (w->job->posted_ns)
+        dtd_observe(&w->pool->service->metrics.queue, (double)(now - w->job->posted_ns) / 1e9);
+    dtd_log_job(DT_LOG_INFO, w->job, NULL, "%s on %s, worker %d", w->job->want, w->job->device, (int)w->process.pid);
 }
 
 /* A request that is written is not yet read: the worker may be dead already; and the job may have to yield. So its body
@@ -196,7 +223,7 @@ static void send_request(struct dtd_worker *w, char *body, size_t len, uint64_t 
     if (!o) {
         free(body);
         w->why_num = DT_E_NOMEM;
-        worker_kill(w, "out of memory");
+        worker_kill(w, DTD_END_EXIT, "out of memory");
         return;
     }
     *o = (struct out){.worker = w, .number = ++w->number, .body = body};
@@ -207,7 +234,7 @@ static void send_request(struct dtd_worker *w, char *body, size_t len, uint64_t 
     if (uv_write(&o->w, (uv_stream_t *)&w->in, b, 2, on_written) < 0) {
         free(body);
         free(o);
-        worker_kill(w, "its pipe is closed");
+        worker_kill(w, DTD_END_EXIT, "its pipe is closed");
     }
 }
 
@@ -243,7 +270,7 @@ void worker_end(struct dtd_worker *w)
     w->state = WORKER_ENDING;
     if (!s || uv_shutdown(s, (uv_stream_t *)&w->in, on_shut) < 0) {
         free(s);
-        worker_kill(w, "it is not needed");
+        worker_kill(w, DTD_END_NONE, "it is not needed");
         return;
     }
     uv_timer_start(&w->timer, on_deadline, END_MS, 0);
@@ -345,6 +372,7 @@ static void got_result(struct dtd_worker *w, const char *body, size_t len)
     } else {
         struct dtd_job *j = w->job;
         char *copy = dt_malloc(ndoc + 1);
+        count_job(w, j);
         w->job = NULL;
         become_idle(w);
         if (copy) {
@@ -380,19 +408,21 @@ static void got_error(struct dtd_worker *w, const char *body, size_t len)
         worker_end(w);
     } else if (w->state == WORKER_PINGING) {
         dt_log(DT_LOG_WARN, "worker %d (%s): its device does not answer: %s", (int)w->process.pid, w->device, code);
-        worker_kill(w, "its device does not answer");
+        worker_kill(w, DTD_END_DEVICE, "its device does not answer");
     } else {
         struct dtd_job *j = w->job;
         struct dt_err e = {
             .num = num, .detail = copy_of(o, "detail"), .pointer = copy_of(o, "pointer"), .log = copy_of(o, "log")};
         w->job = NULL;
         forget_body(w);
-        if (dtd_error_ends_worker(num)) /* it ends by itself: no job may be given to it */
+        if (dtd_error_ends_worker(num)) { /* it ends by itself: no job may be given to it */
+            w->end = DTD_END_DEVICE;
             worker_end(w);
-        else
+        } else
             become_idle(w);
-        dt_log(DT_LOG_INFO, "job %s: %s", j->id,
-               dt_err_code(num)); /* the detail may quote the poster's text: not for the log */
+        count_job(w, j);
+        dtd_log_job(DT_LOG_INFO, j, NULL, "%s",
+                    dt_err_code(num)); /* the detail may quote the poster's text: not for the log */
         dtd_job_fail_err(&p->service->jobs, j, &e);
     }
     json_decref(o);
@@ -404,9 +434,11 @@ static void got_progress(struct dtd_worker *w, const char *body, size_t len)
     json_int_t done = json_integer_value(json_object_get(o, "done")), of = json_integer_value(json_object_get(o, "of"));
     if (!*dt_json_text(o, "stage") || done < 0 || of < 0 || done > INT_MAX || of > INT_MAX)
         broke(w, "its progress is not understood");
-    else
+    else {
+        dtd_spent_enter(&w->spent, dtd_stage_of(dt_json_text(o, "stage")), uv_hrtime());
         dtd_job_progress(&w->pool->service->jobs, w->job, dt_json_text(o, "stage"), dt_json_text(o, "message"),
                          (unsigned)done, (unsigned)of);
+    }
     json_decref(o);
 }
 
@@ -415,6 +447,7 @@ static size_t most(const struct dtd_worker *w, char type)
 {
     bool busy = w->state == WORKER_BUSY, asked = busy || w->state == WORKER_STARTING || w->state == WORKER_PINGING;
     switch (type) {
+    case 'B': return BEAT_MAX;
     case 'P': return busy ? PROGRESS_MAX : 0;
     case 'E': return asked ? PROBLEM_MAX : 0;
     case 'R': return busy ? (size_t)DT_WIRE_MAX + 4 : asked ? SMALL_MAX : 0;
@@ -422,9 +455,36 @@ static size_t most(const struct dtd_worker *w, char type)
     }
 }
 
+/* A sign of life, with the figures that the worker has counted so far. */
+static void got_beat(struct dtd_worker *w, const char *body, size_t len)
+{
+    json_t *o = json_loadb(body, len, 0, NULL);
+    json_int_t unwritten = json_integer_value(json_object_get(o, "failed_writes")),
+               damaged = json_integer_value(json_object_get(o, "damaged"));
+    if (!o || unwritten < (json_int_t)w->said.failed_writes || damaged < (json_int_t)w->said.damaged) {
+        broke(w, "its sign of life is not understood");
+    } else {
+        w->pool->count.failed_writes += (uint64_t)unwritten - w->said.failed_writes;
+        w->pool->count.damaged += (uint64_t)damaged - w->said.damaged;
+        w->said = (struct cache_counts){(uint64_t)unwritten, (uint64_t)damaged};
+    }
+    json_decref(o);
+}
+
+void worker_look(struct dtd_worker *w, uint64_t now)
+{
+    /* until it is heard for the first time, start_timeout bounds it */
+    if (w->state != WORKER_ENDING && w->heard && now - w->heard > (uint64_t)w->pool->service->cfg.worker_silence * 1000)
+        worker_kill(w, DTD_END_SILENT, "it gave no sign of life");
+}
+
 /* One whole frame. */
 static void pool_worker_take(struct dtd_worker *w, char type, const char *body, size_t len)
 {
+    if (type == 'B') {
+        got_beat(w, body, len);
+        return;
+    }
     if (w->job && w->job->state == DTD_QUEUED)
         start_job(w); /* it answers: it has taken the request */
     if (type == 'P')
@@ -439,25 +499,28 @@ static void pool_worker_take(struct dtd_worker *w, char type, const char *body, 
 static void take_frames(struct dtd_worker *w)
 {
     size_t at = 0;
-    while (w->frame.len - at >= DT_WIRE_HEAD && w->state != WORKER_ENDING && w->state != WORKER_IDLE) {
+    while (w->frame.len - at >= DT_WIRE_HEAD && w->state != WORKER_ENDING) {
         const char *f = w->frame.s + at;
         const unsigned char *head = (const unsigned char *)f;
+        char type = dt_wire_type(head);
+        if (w->state == WORKER_IDLE && type != 'B')
+            break;
         size_t n = dt_wire_frame_size(head);
-        if (!n || n > most(w, dt_wire_type(head))) {
+        if (!n || n > most(w, type)) {
             broke(w, "it broke the protocol: a frame that it may not send now, or too long");
-        } else if (dt_wire_number(head) != w->number) {
+        } else if (dt_wire_number(head) != (type == 'B' ? 0 : w->number)) {
             broke(w, "it broke the protocol: an answer to another request");
         } else if (w->frame.len - at < n) {
             break;
         } else {
             char after = f[n]; /* the string is NUL-terminated, so f[n] exists: make the body one for a moment */
             w->frame.s[at + n] = 0;
-            pool_worker_take(w, dt_wire_type(head), f + DT_WIRE_HEAD, n - DT_WIRE_HEAD);
+            pool_worker_take(w, type, f + DT_WIRE_HEAD, n - DT_WIRE_HEAD);
             w->frame.s[at + n] = after;
             at += n;
         }
     }
-    if (w->state == WORKER_IDLE && w->frame.len > at)
+    if (w->state == WORKER_IDLE && w->frame.len > at + 4 && w->frame.s[at + 4] != 'B')
         broke(w, "it broke the protocol: it spoke without a request");
     if (w->state == WORKER_ENDING)
         at = w->frame.len;
@@ -487,10 +550,11 @@ static void on_out(uv_stream_t *st, ssize_t n, const uv_buf_t *b)
         settle(w);
         return;
     }
+    w->heard = uv_now(w->pool->service->loop);
     dt_str_addn(&w->frame, b->base, (size_t)n);
     if (w->frame.failed) {
         dt_str_done(&w->frame);
-        worker_kill(w, "out of memory for its answer");
+        worker_kill(w, DTD_END_EXIT, "out of memory for its answer");
     } else if (w->frame.len) {
         take_frames(w);
         dtd_pool_kick(w->pool);
@@ -543,8 +607,11 @@ bool worker_spawn(struct dtd_pool *p, const char *device)
     p->workers = w;
     p->nworkers++;
     p->count.started++;
-    char memory[24], *args[10] = {s->cfg.worker, (char *)"--device", w->device};
-    worker_options(&s->cfg, args + 3, memory, sizeof memory);
+    char memory[24], beat[16], *args[12] = {s->cfg.worker, (char *)"--device", w->device};
+    snprintf(beat, sizeof beat, "%d", DTD_BEAT_MS);
+    args[3] = (char *)"--beat";
+    args[4] = beat;
+    worker_options(&s->cfg, args + 5, memory, sizeof memory);
     uv_stdio_container_t io[3] = {
         {.flags = UV_CREATE_PIPE | UV_READABLE_PIPE, .data.stream = (uv_stream_t *)&w->in},
         {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data.stream = (uv_stream_t *)&w->out},

@@ -32,6 +32,9 @@ int dtd_pool_new(struct dtd_service *s, struct dtd_pool **ret, struct dt_err *e)
     uv_timer_init(s->loop, &p->turn);
     p->turn.data = p;
     uv_unref((uv_handle_t *)&p->turn);
+    uv_timer_init(s->loop, &p->beat);
+    p->beat.data = p;
+    uv_unref((uv_handle_t *)&p->beat);
     *ret = p;
     return 0;
 }
@@ -163,7 +166,7 @@ static void pool_give_back(struct dtd_worker *w, bool turn, const char *why)
     j->request = w->body;
     w->body = NULL;
     w->job = NULL;
-    worker_kill(w, why);
+    worker_kill(w, DTD_END_TURN, why);
     dtd_job_give_back(&w->pool->service->jobs, j, turn);
 }
 
@@ -233,7 +236,7 @@ void dtd_pool_cancel(struct dtd_pool *p, struct dtd_job *j)
     for (struct dtd_worker *w = p->workers; w; w = w->next)
         if (w->job == j) {
             w->job = NULL;
-            worker_kill(w, "the job was cancelled");
+            worker_kill(w, DTD_END_CANCELLED, "the job was cancelled");
         }
 }
 
@@ -270,7 +273,8 @@ void dtd_pool_ping(struct dtd_pool *p, struct dtd_ping *g)
 {
     struct dtd_worker *w = find_worker(p, p->service->cfg.device);
     if (w && w->state == WORKER_BUSY) {
-        g->fn(g, true, "busy");
+        bool heard = uv_now(p->service->loop) - w->heard <= (uint64_t)p->service->cfg.worker_silence * 500;
+        g->fn(g, heard, heard ? "busy" : "the worker has given no sign of life for a while");
         return;
     }
     g->next = p->pings;
@@ -288,9 +292,42 @@ void dtd_pool_unping(struct dtd_pool *p, struct dtd_ping *g)
         *at = g->next;
 }
 
+const char *dtd_end_text(enum dtd_end e)
+{
+    static const char *const text[DTD_NENDS] = {"none",     "crash",      "exit",      "start",  "device", "silent",
+                                                "protocol", "time-limit", "cancelled", "limits", "turn"};
+    return text[e];
+}
+
+/* Workers beat by themselves. When this loop was away itself (stopped, or a long turn), what they sent is still in
+ * their pipes, and says nothing about them. */
+static void on_beat(uv_timer_t *t)
+{
+    struct dtd_pool *p = t->data;
+    uint64_t now = uv_now(p->service->loop);
+    bool away = now - p->last_beat > 2 * DTD_BEAT_MS;
+    p->last_beat = now;
+    for (struct dtd_worker *w = p->workers; w; w = w->next) {
+        if (away && w->heard)
+            w->heard = now;
+        worker_look(w, now);
+    }
+}
+
+bool dtd_pool_heard(const struct dtd_pool *p)
+{
+    uint64_t now = uv_now(p->service->loop), limit = (uint64_t)p->service->cfg.worker_silence * 1000;
+    for (const struct dtd_worker *w = p->workers; w; w = w->next)
+        if (w->state != WORKER_ENDING && w->heard && now - w->heard > limit)
+            return false;
+    return true;
+}
+
 void dtd_pool_start(struct dtd_pool *p, void (*ready)(struct dtd_service *s, struct dt_err *err))
 {
     p->ready = ready;
+    p->last_beat = uv_now(p->service->loop);
+    uv_timer_start(&p->beat, on_beat, DTD_BEAT_MS, DTD_BEAT_MS);
     worker_spawn(p, p->service->cfg.device);
 }
 
@@ -299,13 +336,14 @@ void dtd_pool_stop(struct dtd_pool *p, bool kill_busy)
     if (!p->stopping) {
         uv_close((uv_handle_t *)&p->restart, NULL);
         uv_close((uv_handle_t *)&p->turn, NULL);
+        uv_close((uv_handle_t *)&p->beat, NULL);
     }
     p->stopping = true;
     for (struct dtd_worker *w = p->workers; w; w = w->next) {
         if (w->state == WORKER_BUSY && !kill_busy)
             continue;
         if (w->state == WORKER_BUSY || w->state == WORKER_STARTING || w->state == WORKER_PINGING)
-            worker_kill(w, "the service stops");
+            worker_kill(w, DTD_END_NONE, "the service stops");
         else
             worker_end(w);
     }

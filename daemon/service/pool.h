@@ -32,8 +32,27 @@ struct dtd_device {
     json_t *confinement; /* what its worker is confined to */
 };
 
+/* Why a worker ended. */
+enum dtd_end {
+    DTD_END_NONE,   /* not needed, or the service stops: no restart */
+    DTD_END_CRASH,  /* a signal that the service did not send */
+    DTD_END_EXIT,   /* by itself, with a status other than 0 */
+    DTD_END_START,  /* its device was not opened, or not in time */
+    DTD_END_DEVICE, /* after an error that may leave the device's context unusable, or a ping that its device failed */
+    DTD_END_SILENT, /* no sign of life, or no answer to a ping */
+    DTD_END_PROTOCOL,  /* it sent what it may not send */
+    DTD_END_TIME,      /* its job's time limit */
+    DTD_END_CANCELLED, /* its job was cancelled */
+    DTD_END_LIMITS,    /* its job took more memory or CPU time than it may */
+    DTD_END_TURN,      /* its job went back to the queue */
+    DTD_NENDS
+};
+const char *dtd_end_text(enum dtd_end e);
+
 struct dtd_pool_counts {
     uint64_t started, lost, killed, over_limits;
+    uint64_t ends[DTD_NENDS];
+    uint64_t failed_writes, damaged; /* of the store, as workers met them */
     unsigned alive, busy;
 };
 
@@ -46,6 +65,9 @@ void dtd_pool_cancel(struct dtd_pool *p, struct dtd_job *j);
 /* the service stops: a running job that is stored goes back to the queue, and its worker is ended */
 void dtd_pool_give_back(struct dtd_pool *p, struct dtd_job *j);
 const struct dtd_device *dtd_pool_device(const struct dtd_pool *p, const char *spec); /* NULL: not known yet */
+
+/* Every worker is alive and has been heard within the last cfg.worker_silence seconds. */
+bool dtd_pool_heard(const struct dtd_pool *p);
 
 /* Ask the default worker for a sign of life. fn is called once, perhaps at once; ok: it answered, or is busy within its
  * time. */

@@ -11,9 +11,11 @@
 #include <uv.h>
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "daemon/service/config.h"
 #include "daemon/service/http.h"
 #include "daemon/service/jobs.h"
+#include "daemon/service/metrics.h"
 #include "daemon/service/pool.h"
 #include "daemon/service/replies.h"
 
@@ -36,9 +38,13 @@ struct dtd_service {
     uint64_t hits_from[3];             /* of posts, by enum dtd_hit_from */
     uint64_t not_modified;             /* replies 304 */
     struct dtd_journal *journal;       /* NULL: jobs are not stored */
+    char *cache_path;                  /* of its file, NULL: there is none; does not change */
     uint64_t cache_hits, cache_misses; /* of posts */
+    struct dtd_metrics metrics;
     uint64_t start_us;
-    bool draining;
+    bool ready;    /* a worker has answered */
+    bool draining; /* told to stop */
+    bool passed;   /* the socket is the service manager's */
 };
 
 /* ---- async.c: work on a pool thread on behalf of a request ------------------------------------------------------ */
@@ -91,7 +97,7 @@ extern const struct dtd_route dtd_routes[]; /* ends with path NULL */
 /* ---- handlers --------------------------------------------------------------------------------------------------- */
 void api_root(struct dtd_service *s, struct dtd_req *r); /* api-status.c */
 void api_healthz(struct dtd_service *s, struct dtd_req *r);
-void api_metrics(struct dtd_service *s, struct dtd_req *r);
+void api_metrics(struct dtd_service *s, struct dtd_req *r); /* metrics.c */
 void api_devices(struct dtd_service *s, struct dtd_req *r);
 void api_post_job(struct dtd_service *s, struct dtd_req *r); /* api-post.c */
 void api_jobs(struct dtd_service *s, struct dtd_req *r);     /* api-jobs.c */
@@ -136,6 +142,16 @@ static inline bool dtd_waited_enough(const struct dtd_service *s, const struct d
 {
     return dtd_state_final(j->state) || (s->draining && j->state == DTD_QUEUED);
 }
+
+/* joblog.c: a line about a job; digest: of its graph, NULL or "" where it is not known. */
+void dtd_log_job(enum dt_log_level level, const struct dtd_job *j, const char *digest, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* watchdog.c: tell the service manager that all is well, while it is; nothing where it does not watch. */
+void dtd_watchdog_start(struct dtd_service *s);
+void dtd_watchdog_stop(void);
+/* api-status.c: while no worker has answered yet, and while the service drains, no job is taken: true, and the request
+ * is answered (503 with Retry-After). */
+bool dtd_closed(struct dtd_service *s, struct dtd_req *r);
 
 /* ---- peer.c ----------------------------------------------------------------------------------------------------- */
 uid_t dtd_peer_uid(const struct dtd_req *r); /* (uid_t)-1: not known */

@@ -106,7 +106,7 @@ static void on_watch(uv_timer_t *t)
         return;
     w->pool->count.over_limits++;
     w->why_num = DT_E_LIMITS;
-    worker_kill(w, w->over);
+    worker_kill(w, DTD_END_LIMITS, w->over);
 }
 
 void worker_watch(struct dtd_worker *w)

@@ -89,7 +89,7 @@ static void paths_of(const struct wrk *w, struct paths *p)
         "/proc" /* where its own memory and threads are */
 #endif
     };
-    dt_free_ char *cache = w->cache_path && *w->cache_path ? dt_strdup(w->cache_path) : cache_default_path();
+    dt_free_ char *cache = cache_path_of(w->cache_path);
     dev_compiler_paths(add_compiler, p);
     for (size_t i = 0; i < sizeof read / sizeof *read; i++)
         paths_add(p, read[i], CONFINE_READ);

@@ -50,7 +50,7 @@ void wrk_progress(const char *stage, const char *message, unsigned done, unsigne
                           "of", (int)of);
     dt_free_ char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
     json_decref(o);
-    if (text && dt_wire_write(w->out, 'P', w->number, text, strlen(text)) < 0)
+    if (text && wrk_send(w, 'P', text, strlen(text)) < 0)
         exit(4); /* nobody listens any more */
 }
 
@@ -58,7 +58,7 @@ static int send_error(struct wrk *w, struct dt_err *e)
 {
     dt_free_ char *text = dt_problem_json(e);
     const char *s = text ? text : "{\"type\":\"about:blank\",\"status\":503,\"code\":\"out-of-memory\"}";
-    return dt_wire_write(w->out, 'E', w->number, s, strlen(s));
+    return wrk_send(w, 'E', s, strlen(s));
 }
 
 /* The small members first, the document last: the service cuts the document out without parsing it. */
@@ -73,7 +73,7 @@ static int send_answer(struct wrk *w, const struct wrk_answer *a, struct dt_err 
     int r = !doc || s.failed ? dt_err_set(e, DT_E_NOMEM, "out of memory for the document") : 0;
     if (!r && s.len > DT_WIRE_MAX - DT_WIRE_HEAD)
         r = dt_err_set(e, DT_E_TOO_LARGE, "the document has %zu bytes; the limit is %u", s.len, DT_WIRE_MAX);
-    if (!r && dt_wire_write(w->out, 'R', w->number, s.s, s.len) < 0)
+    if (!r && wrk_send(w, 'R', s.s, s.len) < 0)
         r = DT_E_IO;
     dt_str_done(&s);
     return r;

@@ -20,6 +20,7 @@ struct wrk {
     enum wrk_confine confine;
     const char *files, *calls; /* what is in force: enforced, logged, off, unavailable; NULL: not yet confined */
     unsigned memory_mb;        /* it may have; 0: three quarters of the machine's */
+    unsigned beat_ms;          /* milliseconds between signs of life, 0: none */
     json_t *devices;           /* of the machine, from before it was confined; NULL: not asked yet */
     bool print;                /* what kernels of `run` print goes to stderr */
     bool calibrated;           /* the software device has the figures of a stored calibration */
@@ -59,6 +60,9 @@ int wrk_confine(struct wrk *w, struct dt_err *e);               /* once, when th
 json_t *wrk_confinement(const struct wrk *w);                   /* what is in force, as a document; NULL: memory */
 void wrk_open_cache(struct wrk *w);                             /* stored.c: the cache, once; without it work goes on */
 int wrk_need_cache(struct wrk *w, struct dt_err *e);            /* the same for a verb that cannot do without */
+/* beat.c: send a frame of the present request; and a sign of life every `ms` milliseconds from now on. */
+int wrk_send(struct wrk *w, char type, const char *body, size_t len);
+int wrk_beat(struct wrk *w, unsigned ms);
 /* request.c: send progress of the present request (a dev_progress). */
 void wrk_progress(const char *stage, const char *message, unsigned done, unsigned of, void *w);
 /* Run one request and answer it. 0: go on; 1: answered, but the worker must end; DT_E_IO: the pipe is broken. */

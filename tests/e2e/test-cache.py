@@ -3,13 +3,10 @@
 job."""
 import json
 import os
-import socket
 import sqlite3
-import subprocess
-import tempfile
 import unittest
 
-from harness import DAEMON, UnixHTTP, WaysCase, as_user, chain, endless, main, write
+from harness import UnixHTTP, WaysCase, as_user, chain, endless, main, write
 
 
 class Cache(WaysCase):
@@ -199,23 +196,6 @@ class Cache(WaysCase):
             self.assertEqual(self.s.http("GET", mine + "?wait=10").json()["state"], "cancelled")
         finally:
             os.chmod(self.s.socket, 0o660)
-
-
-class Notify(unittest.TestCase):
-    def test_the_service_manager_is_told(self):
-        with tempfile.TemporaryDirectory() as d, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
-            s.bind(d + "/notify")
-            s.settimeout(60)
-            p = subprocess.Popen([DAEMON, "--socket", d + "/d.sock", "--cache", d + "/c.db", "--device", "soft"],
-                                 stderr=subprocess.DEVNULL,
-                                 env={**os.environ, "NOTIFY_SOCKET": d + "/notify"})
-            try:
-                self.assertEqual(s.recv(100), b"READY=1")
-                self.assertTrue(os.path.exists(d + "/d.sock"))
-            finally:
-                p.terminate()
-            self.assertEqual(s.recv(100), b"STOPPING=1")
-            self.assertEqual(p.wait(30), 0)
 
 
 if __name__ == "__main__":

@@ -220,7 +220,8 @@ class StartStop(unittest.TestCase):
         self.assertIn(f"{path}:3: there is no option queue", r.stderr)
         with open(path, "w", encoding="utf-8") as f:
             f.write("job_timeout = 5\n")
-        self.assertEqual(daemon("--config", path, "--check-config").returncode, 0)
+        self.assertEqual(daemon("--config", path, "--socket", "/tmp/dovetail-e2e.sock", "--device", "soft",
+                                "--check-config").returncode, 0)
         os.unlink(path)
         self.assertIn("job_timeout", daemon("--help").stdout)
 

@@ -17,6 +17,7 @@
 #include "base/elf-file.h"
 #include "base/err.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/radix.h"
 #include "base/str.h"
 #include "base/subject.h"
@@ -131,6 +132,56 @@ static void frames_cross_a_pipe(void **s)
     small[0] = 5;
     assert_int_equal(dt_wire_frame_size(small), DT_WIRE_HEAD);
     assert_int_equal(dt_wire_write(-1, 'R', 1, NULL, DT_WIRE_MAX - 4), DT_E_TOO_LARGE);
+}
+
+static char sunk[256];
+static bool sink_takes;
+
+static bool sink(enum dt_log_level level, const char *message, const struct dt_log_field *f, size_t n)
+{
+    snprintf(sunk, sizeof sunk, "%d %s %s=%s", (int)level, message, n ? f[0].name : "", n ? f[0].value : "");
+    return sink_takes;
+}
+
+/* What one line looks like on stderr. */
+static size_t logged(const struct dt_log_field *f, size_t n, char *out, size_t cap)
+{
+    int fd[2], err = dup(2);
+    assert_int_equal(pipe(fd), 0);
+    dup2(fd[1], 2);
+    dt_log_fields(DT_LOG_WARN, f, n, "job %d", 7);
+    dup2(err, 2);
+    close(fd[1]);
+    close(err);
+    ssize_t got = read(fd[0], out, cap - 1);
+    close(fd[0]);
+    out[got < 0 ? 0 : got] = 0;
+    return strlen(out);
+}
+
+static void log_lines(void **s)
+{
+    static char line[8192], large[6000];
+    const struct dt_log_field f[] = {
+        {"job", "a-1.b"}, {"graph", "two words"}, {"digest", ""}, {"bad", "x\n<3>y\"\\\x1b="}};
+    memset(large, 'q', sizeof large - 1);
+    unsetenv("DOVETAIL_LOG");
+    dt_log_init("prog", DT_LOG_INFO);
+    assert_false(dt_log_is_journal());
+    logged(f, 4, line, sizeof line);
+    assert_string_equal(line + 8, " prog: job 7 job=a-1.b graph=\"two words\" digest=\"\" bad=\"x.<3>y...=\"\n");
+    /* a value that is too long is cut, and the line ends all the same */
+    const struct dt_log_field big[] = {{"a", large}, {"b", "c"}};
+    size_t n = logged(big, 2, line, sizeof line);
+    assert_true(n <= 4096 && line[n - 1] == '\n' && strchr(line, '\n') == line + n - 1);
+    /* a sink that takes the line, and one that does not */
+    dt_log_to(sink);
+    sink_takes = true;
+    assert_int_equal(logged(f, 1, line, sizeof line), 0);
+    assert_string_equal(sunk, "4 job 7 job=a-1.b");
+    sink_takes = false;
+    assert_true(logged(f, 1, line, sizeof line) > 0);
+    dt_log_to(NULL);
 }
 
 struct keyed {
@@ -278,6 +329,7 @@ int main(void)
         cmocka_unit_test(base64_has_one_spelling),
         cmocka_unit_test(sentences_know_their_subjects),
         cmocka_unit_test(radix_sorts_and_is_stable),
+        cmocka_unit_test(log_lines),
         cmocka_unit_test(frames_cross_a_pipe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* daemon/service/config.c and daemon/shared/options.c: defaults, files with mistakes, device spellings, options, cache
- * policies. */
+/* daemon/service/config.c, metrics.c and daemon/shared/options.c: defaults, files with mistakes, reload, device
+ * spellings, options, cache policies; what is counted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "daemon/service/config.h"
+#include "daemon/service/metrics.h"
 #include "daemon/shared/shared.h"
 
 static void defaults_and_file(void **state)
@@ -91,6 +92,71 @@ static void sharing(void **state)
     assert_int_equal(dtd_options_set(&back, "apart", "7", &e), 1); /* nobody says that about themselves */
     assert_int_equal(dtd_options_set(&back, "own_rows", "7", &e), 1);
     assert_int_equal(dtd_options_set(&back, "uid", "7", &e), 1);
+}
+
+static char said[512];
+
+static void note(const char *name, const char *was, const char *is, bool taken)
+{
+    size_t at = strlen(said);
+    snprintf(said + at, sizeof said - at, "%s %s>%s %d;", name, was, is, taken);
+}
+
+/* A reload takes what may change and names the rest; what is equal is not named. */
+static void taken_or_left(void **state)
+{
+    struct dtd_config c, fresh;
+    struct dt_err e = {0};
+    assert_int_equal(dtd_config_init(&c, &e), 0);
+    assert_int_equal(dtd_config_init(&fresh, &e), 0);
+    assert_int_equal(dtd_config_parse(&c, "socket = /a\nworker = /w\nadmin_uids = 1\ndevice = soft\n", "f", &e), 0);
+    assert_int_equal(dtd_config_parse(&fresh,
+                                      "socket = /b\nworker = /w\nadmin_uids = 2,3\nmax_queued = 9\ndevice = soft\n",
+                                      "f", &e),
+                     0);
+    assert_int_equal(dtd_config_finish(&c, &e), 0);
+    assert_int_equal(dtd_config_finish(&fresh, &e), 0);
+    said[0] = 0;
+    dtd_config_take(&c, &fresh, note);
+    assert_string_equal(said, "socket /a>/b 0;admin_uids 1>2,3 1;max_queued 64>9 1;");
+    assert_string_equal(c.socket, "/a");
+    assert_string_equal(c.admin_uids, "2,3");
+    assert_int_equal(c.admins.nuid, 2);
+    assert_int_equal(c.admins.uid[1], 3);
+    assert_int_equal(c.max_queued, 9);
+    dtd_config_done(&fresh);
+    assert_string_equal(c.admin_uids, "2,3"); /* its own by now */
+    dtd_config_done(&c);
+}
+
+static void histograms(void **state)
+{
+    struct dtd_metrics m = {0};
+    struct dtd_spent t = {0};
+    dtd_observe(&m.queue, 0.001);
+    dtd_observe(&m.queue, 0.0011);
+    dtd_observe(&m.queue, 1e9);
+    dtd_observe(&m.queue, -5); /* a clock that went back */
+    assert_int_equal(m.queue.count, 4);
+    assert_int_equal(m.queue.bucket[0], 2);
+    assert_int_equal(m.queue.bucket[1], 1);
+    assert_int_equal(m.queue.bucket[DTD_BUCKETS - 1], 1);
+    assert_true(m.queue.sum > 1e9 && m.queue.sum < 1e9 + 1);
+    /* compile 2 s, planning 3 s, compile again 1 s */
+    dtd_spent_enter(&t, dtd_stage_of("compile"), 1000000000);
+    dtd_spent_enter(&t, dtd_stage_of("rewrite"), 3000000000);
+    dtd_spent_enter(&t, dtd_stage_of("compile"), 6000000000);
+    dtd_spent_end(&t, &m, 7000000000);
+    assert_int_equal(m.stage[DTD_STAGE_COMPILE].count, 1);
+    assert_int_equal(m.stage[DTD_STAGE_COMPILE].sum * 10, 30);
+    assert_int_equal(m.stage[DTD_STAGE_PLANNING].sum * 10, 30);
+    assert_int_equal(m.stage[DTD_STAGE_ANALYSIS].count, 0);
+    assert_int_equal(t.since_ns, 0);
+    dtd_missed(&m, "toolchain");
+    dtd_missed(&m, NULL);
+    dtd_missed(&m, "something else");
+    assert_int_equal(m.missed[DTD_MISS_TOOLCHAIN], 1);
+    assert_int_equal(m.missed[DTD_MISS_UNCACHED], 2);
 }
 
 /* admin_group and admin_uids: looked up, and never the group that the socket gets. */
@@ -231,6 +297,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(defaults_and_file), cmocka_unit_test(wrong_lines),
                                        cmocka_unit_test(sharing),           cmocka_unit_test(admins),
                                        cmocka_unit_test(devices),           cmocka_unit_test(policies),
-                                       cmocka_unit_test(wrong_options)};
+                                       cmocka_unit_test(wrong_options),     cmocka_unit_test(taken_or_left),
+                                       cmocka_unit_test(histograms)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
