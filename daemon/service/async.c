@@ -26,7 +26,9 @@ void dtd_async_end(struct dtd_async *a)
         a->req->gone = NULL;
         a->req->state = NULL;
     }
+    a->s->jobs.trace = a->req ? dtd_req_trace(a->req) : NULL; /* of the jobs that it makes */
     a->after(a);
+    a->s->jobs.trace = NULL;
     a->release(a);
     dtd_hold_drop(&hold);
 }

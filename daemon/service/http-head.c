@@ -82,7 +82,7 @@ void dtd_fields_between(struct dtd_fields *f)
 
 void dtd_fields_value(struct dtd_fields *f, const char *p, size_t n) { dt_str_addn(&f->text, p, n); }
 
-static int find(const struct dtd_fields *f, const char *name)
+static int find_field(const struct dtd_fields *f, const char *name)
 {
     for (unsigned i = 0; i < f->n; i++)
         if (!strcasecmp(f->text.s + f->field[i].name, name))
@@ -114,7 +114,7 @@ bool dtd_fields_end(struct dtd_fields *f, const char **why)
     if (f->text.failed || f->n == DTD_MAX_FIELDS)
         return false;
     unsigned name = f->field[f->n].name, value = f->field[f->n].value;
-    int old = find(f, f->text.s + name);
+    int old = find_field(f, f->text.s + name);
     if (old < 0) {
         f->n++;
         return true;
@@ -141,7 +141,7 @@ bool dtd_fields_end(struct dtd_fields *f, const char **why)
 
 const char *dtd_fields_get(const struct dtd_fields *f, const char *name)
 {
-    int i = find(f, name);
+    int i = find_field(f, name);
     return i < 0 ? NULL : f->text.s + f->field[i].value;
 }
 

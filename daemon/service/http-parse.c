@@ -113,6 +113,8 @@ static int on_body(llhttp_t *p, const char *at, size_t n)
                                : "too many bytes are being received already");
     if (c->rule.graph && (r = dtd_scan_feed(&c->scan, at, n, &c->err)) < 0)
         return broken(c, dt_err_http(r), NULL);
+    if (c->sha.ctx)
+        dt_sha256_add(&c->sha, at, n);
     dtd_account_add(c->account, n);
     c->counted += n;
     dt_str_addn(&c->body, at, n);

@@ -99,6 +99,7 @@ struct dtd_conn {
     struct dt_err err; /* of the scanner */
     struct dtd_body_rule rule;
     struct dtd_scan scan;
+    struct dt_sha256 sha; /* of query and body; ctx NULL: not wanted */
     struct dtd_account *account;
     struct dt_str url, body, pending;
     size_t extensions; /* bytes of chunk extensions */
@@ -120,6 +121,7 @@ int conn_parse(struct dtd_conn *c, const char **why);
 
 void conn_timer(struct dtd_conn *c, unsigned ms);
 void conn_close(struct dtd_conn *c);
+void conn_answered(struct dtd_conn *c, int status, const char *headers); /* tell the request's `answered`, once */
 void conn_reply_done(struct dtd_conn *c); /* the reply is written: next request, or linger */
 
 #endif

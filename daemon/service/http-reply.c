@@ -91,8 +91,17 @@ static void send_pieces(struct dtd_conn *c, char *head, size_t nhead, char *body
     }
 }
 
+void conn_answered(struct dtd_conn *c, int status, const char *headers)
+{
+    void (*fn)(struct dtd_req *, int, const char *) = c->req.answered;
+    c->req.answered = NULL;
+    if (fn)
+        fn(&c->req, status, headers);
+}
+
 static void add_head(struct dtd_conn *c, struct dt_str *h, int status, const char *type, const char *headers)
 {
+    conn_answered(c, status, headers);
     if (status >= 100 && status < 600)
         c->http->count.by_class[status / 100]++;
     if (c->http->stopping || c->reserved)

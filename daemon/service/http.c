@@ -48,6 +48,7 @@ static void reset_request(struct dtd_conn *c)
     dtd_account_sub(c->account, c->counted);
     c->counted = 0;
     dt_err_done(&c->err);
+    dt_sha256_done(&c->sha);
     c->scan = (struct dtd_scan){0};
     c->rule = (struct dtd_body_rule){.max = c->http->limit.max_body};
     free(c->path);
@@ -88,6 +89,7 @@ void conn_close(struct dtd_conn *c)
         return;
     enum conn_state was = c->state;
     c->state = CONN_CLOSED;
+    conn_answered(c, 0, NULL);
     if (was == CONN_SERVING && c->req.gone) {
         void (*gone)(struct dtd_req *) = c->req.gone;
         c->req.gone = NULL;
@@ -216,6 +218,8 @@ static bool begin(struct dtd_conn *c)
         return false;
     }
     c->keep_alive = keep;
+    if (c->rule.digest && dt_sha256_init(&c->sha) == 0)
+        dt_sha256_addstr(&c->sha, c->query);
     if (dtd_req_header(&c->req, "expect") && c->minor)
         send_continue(c);
     return true;
@@ -230,6 +234,8 @@ static void serve(struct dtd_conn *c)
         return;
     c->state = CONN_SERVING;
     c->http->count.requests++;
+    if (c->sha.ctx)
+        dt_sha256_final(&c->sha, r->digest);
     r->body_len = c->body.len;
     r->weight = c->body.len + (size_t)c->scan.values * DTD_SCAN_VALUE_BYTES;
     r->body = dt_str_take(&c->body);

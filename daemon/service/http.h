@@ -14,12 +14,15 @@
 #include <uv.h>
 
 #include "base/err.h"
+#include "base/hash.h"
 
 struct dtd_account;
 struct dtd_conn;
 struct dtd_http;
+struct dtd_key;
 
 #define DTD_MAX_PARAMS 2
+#define DTD_TRACE 56 /* a W3C trace context: 00-, 32 digits, -, 16 digits, -, 2 digits, NUL */
 
 struct dtd_req {
     struct dtd_conn *conn;
@@ -29,9 +32,13 @@ struct dtd_req {
     char *query;     /* as sent, without '?'; "" if none */
     char *body;      /* NUL-terminated; a handler may take it and set NULL */
     size_t body_len;
+    char digest[DT_SHA256_TEXT];       /* of query and body, where dtd_body_rule asked for it; else "" */
     size_t weight;                     /* about the memory that the body takes once it is parsed, bytes */
     const char *param[DTD_MAX_PARAMS]; /* what `*` in the route matched */
     char pathbuf[1024];                /* where params point */
+    char trace[DTD_TRACE];             /* dtd_req_trace */
+    struct dtd_key *key;               /* of keys.c */
+    void (*answered)(struct dtd_req *r, int status, const char *headers); /* once, or with 0 when the client goes */
     void (*gone)(struct dtd_req *r);
     void (*drained)(struct dtd_req *r); /* a stream may go on writing */
     void *state;                        /* the handler's */
@@ -39,8 +46,9 @@ struct dtd_req {
 
 /* What is taken of a body. */
 struct dtd_body_rule {
-    size_t max; /* bytes */
-    bool graph; /* it is a graph or plan: json-scan.c counts along */
+    size_t max;  /* bytes */
+    bool digest; /* dtd_req.digest is wanted */
+    bool graph;  /* it is a graph or plan: json-scan.c counts along */
 };
 struct dtd_http_hooks { /* each may be NULL */
     /* The header of a request with a body has come; method, path, query are there. False: it has been answered. `body`
@@ -64,6 +72,10 @@ struct dtd_http_counts {
 /* A field of the request's header, by name in any case; NULL: not there. Valid until the reply is given. A field that
  * was sent several times is all of them, joined by ", ". */
 const char *dtd_req_header(const struct dtd_req *r, const char *name);
+
+/* Trace context of the request, made when first asked for. */
+const char *dtd_req_trace(struct dtd_req *r);
+void dtd_trace_take(const char *field, char out[DTD_TRACE]); /* http-trace.c; pure but for random numbers */
 
 int dtd_http_new(uv_loop_t *loop, const struct dtd_http_limits *l, void (*serve)(struct dtd_req *), void *user,
                  struct dtd_http **ret, struct dt_err *e);

@@ -152,6 +152,8 @@ static void add_event(struct dtd_job *j, int kind, json_t *o)
     j->seq++;
     if (o && j->event) {
         json_object_set_new(o, "seq", json_integer((json_int_t)j->seq));
+        if (*j->trace)
+            json_object_set_new(o, "trace", json_string(j->trace));
         json_object_set_new(o, "time", time_json(wall_ms()));
         char *text = json_dumps(o, JSON_COMPACT);
         if (text) {
@@ -210,6 +212,7 @@ static struct dtd_job *append(struct dtd_jobs *js, const struct dtd_post *p, uin
         return NULL;
     snprintf(j->share, sizeof j->share, "%s", p->share);
     snprintf(j->want, sizeof j->want, "%s", p->want);
+    snprintf(j->trace, sizeof j->trace, "%s", js->trace ? js->trace : "");
     snprintf(j->device, sizeof j->device, "%s", p->device);
     j->timeout = p->timeout;
     j->request = p->request;
@@ -429,6 +432,8 @@ json_t *dtd_job_json(const struct dtd_job *j)
         return NULL;
     }
     jobs_put(o, "created", time_json(j->created_ms));
+    if (*j->trace)
+        jobs_put(o, "trace", json_string(j->trace));
     if (j->started_ms)
         jobs_put(o, "started", time_json(j->started_ms));
     if (j->finished_ms)

@@ -56,6 +56,7 @@ struct dtd_watch { /* called after every event; zero-initialise; owned by the wa
 
 struct dtd_job {
     char id[40];
+    char trace[56]; /* W3C trace context of the post that made it, "": none */
     char share[72]; /* equal: same graph, options, device, want */
     char want[16], device[80];
     enum dtd_state state;
@@ -111,6 +112,7 @@ struct dtd_jobs {
     size_t max_result_bytes;
     uint32_t boot;
     uint64_t next_id;
+    const char *trace; /* of the request that is being answered, NULL: none */
 };
 
 void dtd_jobs_init(struct dtd_jobs *js, unsigned max_queued, unsigned max_finished, size_t max_result_bytes);

@@ -399,6 +399,7 @@ int main(int argc, char **argv)
     svc.lane = dtd_lane_free(svc.lane);
     svc.http = dtd_http_free(svc.http);
     dtd_jobs_done(&svc.jobs);
+    dtd_keys_done(&svc.keys);
     svc.hits = dtd_hits_free(svc.hits);
     svc.replies = dtd_replies_free(svc.replies);
     svc.journal = dtd_journal_close(svc.journal);

@@ -31,7 +31,7 @@ void dtd_reply_json(struct dtd_req *r, int status, const char *headers, json_t *
 }
 
 /* The row of a request. NULL: the request has been answered. */
-static const struct dtd_route *find(struct dtd_req *r)
+static const struct dtd_route *find_route(struct dtd_req *r)
 {
     unsigned method = r->method == HTTP_HEAD ? HTTP_GET : r->method;
     struct dt_str allow = {0};
@@ -126,7 +126,7 @@ static bool right(struct dtd_service *s, const struct dtd_route *t, struct dtd_r
         dt_err_set(&e, DT_E_FORBIDDEN, DTD_ADMINS_ONLY "change the cache");
     } else if (coding && *coding && strcasecmp(coding, "identity")) {
         status = 415;
-        dt_err_set(&e, DT_E_USAGE, "a body is taken as it is, without Content-Encoding");
+        dt_err_set(&e, DT_E_ENCODING, "a body is taken as it is, without Content-Encoding");
     } else {
         check_query(t, r->query, &e);
     }
@@ -138,10 +138,11 @@ static bool right(struct dtd_service *s, const struct dtd_route *t, struct dtd_r
 
 bool dtd_begin(struct dtd_req *r, struct dtd_body_rule *body)
 {
-    const struct dtd_route *t = find(r);
+    const struct dtd_route *t = find_route(r);
     if (!t || !right(r->user, t, r))
         return false;
     body->graph = t->body == DTD_BODY_GRAPH;
+    body->digest = t->keyed && dtd_req_header(r, "idempotency-key");
     if (t->body != DTD_BODY_GRAPH)
         body->max = t->body == DTD_BODY_BUNDLE ? BUNDLE_MAX : NO_BODY_MAX;
     return true;
@@ -157,7 +158,8 @@ bool dtd_vital(const struct dtd_req *r)
 
 void dtd_serve(struct dtd_req *r)
 {
-    const struct dtd_route *t = find(r);
-    if (t && right(r->user, t, r))
-        t->fn(r->user, r);
+    const struct dtd_route *t = find_route(r);
+    struct dtd_service *s = r->user;
+    if (t && right(s, t, r) && (!t->keyed || dtd_key_first(s, r)))
+        t->fn(s, r);
 }

@@ -24,11 +24,26 @@ struct dtd_hits;
 struct dtd_replies;
 struct dtd_journal;
 
+/* ---- keys.c: posts that are sent again -------------------------------------------------------------------------- */
+struct dtd_key;
+struct dtd_keys {
+    struct dtd_key *newest;
+    unsigned n;
+};
+enum dtd_key_state { DTD_KEY_NEW, DTD_KEY_BUSY, DTD_KEY_KNOWN, DTD_KEY_OTHER, DTD_KEY_NOMEM };
+/* What is known of a user's key; a new one is busy until it is answered. */
+enum dtd_key_state dtd_keys_ask(struct dtd_keys *ks, unsigned uid, const char *name, const char *digest,
+                                uint64_t now_ms, struct dtd_key **ret);
+/* taken: the key stands for this post from now on, and for its job ("" none); else it is forgotten. */
+void dtd_keys_answer(struct dtd_keys *ks, struct dtd_key *k, bool taken, const char *job);
+void dtd_keys_done(struct dtd_keys *ks);
+
 struct dtd_service {
     uv_loop_t *loop;
     struct dtd_config cfg;
     struct dtd_http *http;
     struct dtd_lane *lane;
+    struct dtd_keys keys;
     struct dtd_jobs jobs;
     struct dtd_pool *pool;
     struct cache *cache; /* under cache_lock */
@@ -65,6 +80,9 @@ struct dtd_async {
 void dtd_async_start(struct dtd_async *a);
 void dtd_async_end(struct dtd_async *a); /* for lane.c: it has worked */
 
+/* Is this the first request with its Idempotency-Key, or has it none? False: it has been answered. */
+bool dtd_key_first(struct dtd_service *s, struct dtd_req *r);
+
 /* ---- lane.c ----------------------------------------------------------------------------------------------------- */
 struct dtd_lane;
 int dtd_lane_new(uv_loop_t *loop, struct dtd_lane **ret, struct dt_err *e);
@@ -89,7 +107,7 @@ struct dtd_route { /* made of schema/api/openapi.json */
     void (*fn)(struct dtd_service *s, struct dtd_req *r);
     const char *summary;
     enum { DTD_BODY_NONE, DTD_BODY_GRAPH, DTD_BODY_BUNDLE } body;
-    bool vital, admin;
+    bool vital, admin, keyed;
     const struct dtd_param *params; /* ends with name NULL */
 };
 extern const struct dtd_route dtd_routes[]; /* ends with path NULL */

@@ -216,7 +216,8 @@ class Large(Raw):
         before = self.resident()
         c = self.dial(b"POST /v1/jobs HTTP/1.1\r\nHost: d\r\nContent-Length: 128000000\r\n\r\n"
                       + b'{"dovetail":1,"modules":{},"buffers":{},"launches":[')
-        one, sent = b",".join([b'{"name":"a","module":"m","entry":"e","grid":[1,1,1],"block":[1,1,1],"args":[]}'] * 500), 0
+        one = b",".join([b'{"name":"a","module":"m","entry":"e","grid":[1,1,1],"block":[1,1,1],"args":[]}'] * 500)
+        sent = 0
         try:
             while sent < 128000000:
                 c.sendall(one + b",")
@@ -349,6 +350,58 @@ class Readers(Raw):
         self.assertEqual(set(served) - {200, 429}, set())
         self.assertEqual(self.s.metric("dovetail_http_held_bytes"), 0)
         self.assertEqual(self.s.http("GET", result).status, 200)
+
+
+
+class Keys(Raw):
+    """Idempotency-Key and traceparent."""
+    def keyed(self, key, graph, query="want=run", **fields):
+        return self.s.http("POST", "/v1/jobs?" + query, graph, headers={"Idempotency-Key": key, **fields})
+
+    def test_keys(self):
+        graph, other = chain(2, factor=0.625), chain(2, factor=0.375)
+        first = self.keyed("k-1", graph)
+        where = first.headers["Location"]
+        self.assertEqual(self.s.finish(first)["state"], "done")
+        again = self.keyed("k-1", graph)  # without the key this would be a new job: a run is not kept
+        self.assertEqual((again.status, again.headers["Location"], again.json()["state"]), (202, where, "done"))
+        self.assertEqual(again.json()["posts"], 1)
+        self.assertNotEqual(self.s.post(graph, "want=run").headers["Location"], where)
+        for key, g, query in (("k-1", other, "want=run"), ("k-1", graph, "want=run&seed=1")):
+            self.problem(self.keyed(key, g, query), 422, "key-reused")
+        self.assertEqual(self.keyed("k-2", other).status, 202)
+        self.problem(self.keyed("", graph), 400, "usage")
+        self.problem(self.keyed("a b", graph), 400, "usage")
+        self.problem(self.keyed("x" * 256, graph), 400, "usage")
+        # a post that was refused leaves its key free
+        self.assertEqual(self.keyed("k-3", dict(graph, launches=[])).status, 422)
+        self.assertEqual(self.keyed("k-3", graph).status, 202)
+        self.assertEqual(self.keyed("k-4", graph, "want=plan").status, 202)
+        plan = self.keyed("k-4", graph, "want=plan")
+        self.assertEqual(self.s.finish(plan)["state"], "done")
+        hit = self.keyed("k-5", graph, "want=plan")
+        self.assertEqual([self.keyed("k-5", graph, "want=plan").status, hit.status], [200, 200])
+        self.problem(self.keyed("k-5", other, "want=plan"), 422, "key-reused")
+        if os.geteuid() == 0:  # a key is its user's
+            os.chmod(self.s.socket, 0o666)
+            os.chmod(self.s.dir, 0o711)
+
+            def other_user():
+                return self.keyed("k-1", other).status
+            self.assertEqual(as_user(54321, 54321, [], other_user), 202)
+
+    def test_traces(self):
+        given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+        job = self.s.http("POST", "/v1/jobs?want=run", chain(2, factor=0.1), headers={"traceparent": given}).json()
+        self.assertEqual((job["trace"][:36], job["trace"][-3:]), (given[:36], "-01"))
+        self.assertNotEqual(job["trace"], given)
+        events = self.s.http("GET", job["links"]["events"]).body.splitlines()
+        self.assertGreater(len(events), 2)
+        self.assertEqual({json.loads(e)["trace"] for e in events}, {job["trace"]})
+        self.assertIn(job["trace"], self.s.read_log())
+        made = [self.s.http("POST", "/v1/jobs?want=run", chain(2, factor=f), headers=h).json()["trace"]
+                for f, h in ((0.2, {}), (0.3, {"traceparent": given.upper()}))]
+        self.assertEqual(len({t[3:35] for t in made + [given]}), 3)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "daemon/service/http-priv.h"
+#include "daemon/service/service.h"
 
 static char path[64];
 static uv_loop_t loop;
@@ -488,6 +489,67 @@ static void scanner(void **state)
     dt_str_done(&s);
 }
 
+static void traces(void **state)
+{
+    static const char good[] = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    static const char *const broken[] = {NULL,
+                                         "",
+                                         "00",
+                                         "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+                                         "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+                                         "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+                                         "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+                                         "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-x",
+                                         "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0",
+                                         "00_4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+                                         "0-04bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"};
+    char a[DTD_TRACE], b[DTD_TRACE], c[DTD_TRACE];
+    dtd_trace_take(good, a);
+    assert_int_equal(strncmp(a, good, 36), 0);
+    assert_int_not_equal(strncmp(a + 36, good + 36, 16), 0); /* this request's own part */
+    assert_string_equal(a + 52, "-01");
+    dtd_trace_take("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more", b); /* a later version */
+    assert_int_equal(strncmp(b, good, 36), 0);
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+        dtd_trace_take(broken[i], b);
+        dtd_trace_take(broken[i], c);
+        assert_int_equal(strlen(b), 55);
+        assert_int_not_equal(strncmp(b + 3, good + 3, 32), 0);
+        assert_int_not_equal(strncmp(b + 3, c + 3, 32), 0);
+        dtd_trace_take(b, c); /* what is made can be taken on */
+        assert_int_equal(strncmp(b, c, 36), 0);
+    }
+}
+
+static void keys(void **state)
+{
+    struct dtd_keys ks = {0};
+    struct dtd_key *k, *first;
+    char name[300];
+    assert_int_equal(dtd_keys_ask(&ks, 7, "a", "D", 1000, &first), DTD_KEY_NEW);
+    assert_int_equal(dtd_keys_ask(&ks, 7, "a", "D", 1000, &k), DTD_KEY_BUSY);
+    assert_int_equal(dtd_keys_ask(&ks, 7, "a", "E", 1000, &k), DTD_KEY_OTHER);
+    assert_int_equal(dtd_keys_ask(&ks, 8, "a", "E", 1000, &k), DTD_KEY_NEW); /* another user's */
+    dtd_keys_answer(&ks, k, false, "");                                      /* was refused: the key is free */
+    assert_int_equal(dtd_keys_ask(&ks, 8, "a", "F", 1000, &k), DTD_KEY_NEW);
+    dtd_keys_answer(&ks, first, true, "job-1");
+    assert_int_equal(dtd_keys_ask(&ks, 7, "a", "D", 1001, &first), DTD_KEY_KNOWN);
+    assert_int_equal(dtd_keys_ask(&ks, 7, "a", "E", 1001, &first), DTD_KEY_OTHER);
+    assert_int_equal(dtd_keys_ask(&ks, 7, "a", "E", 1001 + 24 * 3600 * 1000, &first), DTD_KEY_NEW); /* a day later */
+    dtd_keys_answer(&ks, first, true, "job-2");
+    for (unsigned uid = 100; uid < 120; uid++)
+        for (int i = 0; i < (uid == 100 ? 2000 : 700); i++) {
+            snprintf(name, sizeof name, "key-%d", i);
+            assert_int_equal(dtd_keys_ask(&ks, uid, name, "D", 2000, &k), DTD_KEY_NEW);
+            dtd_keys_answer(&ks, k, true, "job");
+            assert_true(ks.n <= 8192);
+        }
+    assert_int_equal(dtd_keys_ask(&ks, 119, "key-699", "D", 2000, &k), DTD_KEY_KNOWN);
+    assert_int_equal(dtd_keys_ask(&ks, 100, "key-0", "E", 2000, &k), DTD_KEY_NEW); /* the oldest went */
+    dtd_keys_done(&ks);
+    assert_int_equal(ks.n, 0);
+}
+
 /* 100 places. */
 static void shares(void **state)
 {
@@ -583,6 +645,8 @@ int main(void)
         cmocka_unit_test(body_rules),
         cmocka_unit_test(scanner),
         cmocka_unit_test(shares),
+        cmocka_unit_test(traces),
+        cmocka_unit_test(keys),
         cmocka_unit_test(limits),
         cmocka_unit_test(slow_and_half),
         cmocka_unit_test(bodies_together),
