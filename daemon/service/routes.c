@@ -13,6 +13,7 @@
 #include <strings.h>
 
 #include "base/str.h"
+#include "daemon/service/http-priv.h"
 #include "daemon/service/service.h"
 
 #include "api-routes.inc"
@@ -136,11 +137,31 @@ static bool right(struct dtd_service *s, const struct dtd_route *t, struct dtd_r
     return ok;
 }
 
+/* Bodies that wait in the queue count for their user too: may one more come? 0, 429 or 503. */
+static int queue_room(const struct dtd_service *s, const struct dtd_req *r)
+{
+    const char *length = dtd_req_header(r, "content-length");
+    unsigned uid = dtd_peer_uid(r);
+    size_t mine = 0, all = 0;
+    for (const struct dtd_job *j = s->jobs.head; j; j = j->next) {
+        size_t n = j->request ? j->request_len : 0;
+        all += n;
+        mine += dtd_job_owned(j, uid) ? n : 0;
+    }
+    size_t more = length ? strtoull(length, NULL, 10) : 0;
+    return mine ? dtd_share_of(mine, all, (size_t)s->cfg.max_bodies_mb << 20, all > mine, more) : 0;
+}
+
 bool dtd_begin(struct dtd_req *r, struct dtd_body_rule *body)
 {
     const struct dtd_route *t = find_route(r);
     if (!t || !right(r->user, t, r))
         return false;
+    int status = t->body == DTD_BODY_GRAPH ? queue_room(r->user, r) : 0;
+    if (status) {
+        dtd_reply_later(r, status, "your graphs that wait in the queue take your share of the memory already");
+        return false;
+    }
     body->graph = t->body == DTD_BODY_GRAPH;
     body->digest = t->keyed && dtd_req_header(r, "idempotency-key");
     if (t->body != DTD_BODY_GRAPH)

@@ -352,6 +352,23 @@ class Readers(Raw):
         self.assertEqual(self.s.http("GET", result).status, 200)
 
 
+    def test_graphs_that_wait(self):
+        """The bodies of jobs in the queue count, too."""
+        jobs = [self.s.post(endless(1), "want=run").headers["Location"]]
+        self.s.until(jobs[0], lambda j: j["state"] == "running")
+        replies = []
+        for i in range(5):
+            graph = endless(2 + i)
+            graph["modules"]["m"]["ptx"] += "//" + "x" * (5 << 19)
+            replies.append(self.s.post(graph, "want=run"))
+        jobs += [r.headers["Location"] for r in replies if r.status == 202]
+        self.problem(replies[-1], 429, "share")
+        self.assertIn(len(jobs), (3, 4))
+        for job in reversed(jobs):
+            self.assertEqual(self.s.http("DELETE", job).status, 200)
+        self.assertEqual(self.s.finish(self.s.post(chain(2), "want=run"))["state"], "done")
+
+
 
 class Keys(Raw):
     """Idempotency-Key and traceparent."""
