@@ -19,6 +19,7 @@
 #include "api-routes.inc"
 
 #define NO_BODY_MAX 4096        /* of a body that nobody wants */
+#define QUEUE_SMALL (1u << 20)  /* of a body that no share of the queue's memory refuses */
 #define BUNDLE_MAX (256u << 20) /* admins only */
 
 void dtd_reply_json(struct dtd_req *r, int status, const char *headers, json_t *o)
@@ -137,7 +138,8 @@ static bool right(struct dtd_service *s, const struct dtd_route *t, struct dtd_r
     return ok;
 }
 
-/* Bodies that wait in the queue count for their user too: may one more come? 0, 429 or 503. */
+/* Large bodies that wait in the queue count for their user too: may one more come? 0, 429 or 503. A small one always
+ * may: it is likely to be a hit, and the queue's own share bounds how many of them wait. */
 static int queue_room(const struct dtd_service *s, const struct dtd_req *r)
 {
     const char *length = dtd_req_header(r, "content-length");
@@ -149,7 +151,8 @@ static int queue_room(const struct dtd_service *s, const struct dtd_req *r)
         mine += dtd_job_owned(j, uid) ? n : 0;
     }
     size_t more = length ? strtoull(length, NULL, 10) : 0;
-    return mine ? dtd_share_of(mine, all, (size_t)s->cfg.max_bodies_mb << 20, all > mine, more) : 0;
+    return mine && more > QUEUE_SMALL ? dtd_share_of(mine, all, (size_t)s->cfg.max_bodies_mb << 20, all > mine, more)
+                                      : 0;
 }
 
 bool dtd_begin(struct dtd_req *r, struct dtd_body_rule *body)
