@@ -68,7 +68,7 @@ def corpus(name):
     return g
 
 
-GRAPHS = {"small": lambda: harness.chain(4), "large": lambda: corpus("h2o")}
+GRAPHS = {"small": lambda: harness.chain(6, names="abcdefg"), "large": lambda: corpus("h2o")}
 
 
 def bodies(graph):

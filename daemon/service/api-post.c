@@ -22,7 +22,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/alloc.h"
 #include "base/json.h"
@@ -348,16 +347,13 @@ void api_post_job(struct dtd_service *s, struct dtd_req *r)
         return;
     struct post *p = dt_calloc(1, sizeof *p);
     struct dt_err e = {0};
-    const char *encoding = dtd_req_header(r, "content-encoding");
     int rc = p ? 0 : dt_err_set(&e, DT_E_NOMEM, "out of memory");
-    if (rc >= 0 && encoding && *encoding && strcasecmp(encoding, "identity"))
-        rc = dt_err_set(&e, DT_E_ENCODING, "the body is encoded (%.40s): send it as it is", encoding);
     if (rc >= 0)
         rc = api_post_read_query(p, s, r->query, &e);
     if (rc < 0) {
         if (p)
             post_release(&p->a);
-        dtd_reply_problem(r, 0, e.num == DT_E_ENCODING ? "Accept-Encoding: identity\r\n" : NULL, &e);
+        dtd_reply_problem(r, 0, NULL, &e);
         return;
     }
     const struct dtd_device *d = dtd_pool_device(s->pool, p->device);

@@ -123,18 +123,16 @@ static bool right(struct dtd_service *s, const struct dtd_route *t, struct dtd_r
 {
     struct dt_err e = {0};
     const char *coding = dtd_req_header(r, "content-encoding");
-    int status = 0;
     if (t->admin && !dtd_peer_admin(s, r)) {
         dt_err_set(&e, DT_E_FORBIDDEN, DTD_ADMINS_ONLY "change the cache");
     } else if (coding && *coding && strcasecmp(coding, "identity")) {
-        status = 415;
         dt_err_set(&e, DT_E_ENCODING, "a body is taken as it is, without Content-Encoding");
     } else {
         check_query(t, r->query, &e);
     }
     bool ok = !e.num;
     if (!ok)
-        dtd_reply_problem(r, status, status ? "Accept-Encoding: identity\r\n" : NULL, &e);
+        dtd_reply_problem(r, 0, e.num == DT_E_ENCODING ? "Accept-Encoding: identity\r\n" : NULL, &e);
     return ok;
 }
 
