@@ -130,12 +130,29 @@ static int step(struct dtd_scan *s, char c, struct dt_err *e)
     }
 }
 
+/* How many bytes of p[0..n) come before a quote or a backslash; eight at a time. */
+static size_t plain(const char *p, size_t n)
+{
+    const uint64_t one = UINT64_C(0x0101010101010101), high = one << 7;
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        uint64_t v, q, b;
+        memcpy(&v, p + i, 8);
+        q = v ^ one * '"';
+        b = v ^ one * '\\';
+        if (((q - one) & ~q & high) | ((b - one) & ~b & high)) /* a byte of one of them is 0 */
+            break;
+    }
+    while (i < n && p[i] != '"' && p[i] != '\\')
+        i++;
+    return i;
+}
+
 int dtd_scan_feed(struct dtd_scan *s, const char *p, size_t n, struct dt_err *e)
 {
     for (size_t i = 0; i < n && !s->lost; i++) {
         if (s->in_string && !s->is_name && !s->escaped) { /* most bytes are the text of modules */
-            while (i < n && p[i] != '"' && p[i] != '\\')
-                i++;
+            i += plain(p + i, n - i);
             if (i == n)
                 break;
         }
