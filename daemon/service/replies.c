@@ -171,7 +171,7 @@ static struct dtd_reply **chain_of(struct dtd_replies *m, const char *key)
 
 static size_t weight(const struct dtd_reply *r) { return sizeof *r + r->of.len + r->of.zstd_len; }
 
-static struct dtd_reply *find(struct dtd_replies *m, const char *key)
+static struct dtd_reply *known_reply(struct dtd_replies *m, const char *key)
 {
     struct dtd_reply *r = *chain_of(m, key);
     while (r && strcmp(r->key, key))
@@ -232,7 +232,7 @@ struct dtd_replies *dtd_replies_free(struct dtd_replies *m)
 struct dtd_reply *dtd_replies_get(struct dtd_replies *m, const char *key, uint64_t version, bool *ret_sound)
 {
     uv_mutex_lock(&m->lock);
-    struct dtd_reply *r = find(m, key);
+    struct dtd_reply *r = known_reply(m, key);
     if (r) {
         *ret_sound = version && r->version == version;
         unlist(m, r);
@@ -249,7 +249,7 @@ void dtd_replies_put(struct dtd_replies *m, struct dtd_reply *r, uint64_t versio
         return;
     uv_mutex_lock(&m->lock);
     if (!r->kept) {
-        struct dtd_reply *old = find(m, r->key), **at = chain_of(m, r->key);
+        struct dtd_reply *old = known_reply(m, r->key), **at = chain_of(m, r->key);
         if (old)
             forget(m, old);
         r->chain = *at;
@@ -268,7 +268,7 @@ void dtd_replies_put(struct dtd_replies *m, struct dtd_reply *r, uint64_t versio
 void dtd_replies_drop(struct dtd_replies *m, const char *key)
 {
     uv_mutex_lock(&m->lock);
-    struct dtd_reply *r = find(m, key);
+    struct dtd_reply *r = known_reply(m, key);
     if (r)
         forget(m, r);
     uv_mutex_unlock(&m->lock);
