@@ -10,8 +10,8 @@
  * comes out is kept as the finished reply to this body.
  *
  * Back on the loop: 200 with the document, or 202 with a job, shared by everybody who posts the same graph with the
- * same options meanwhile (accept.c). Graphs that cannot be parsed are refused here, with the same problem document that the worker
- * would give.
+ * same options meanwhile (accept.c). Graphs that cannot be parsed are refused here, with the same problem document
+ * that the worker would give.
  *
  * The look-up needs what the worker for the device says of itself (its first answer brings it); before that, and for
  * want=run and want=explain, there is none: the worker looks itself.

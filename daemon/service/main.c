@@ -9,9 +9,9 @@
  * changes; for the rest a line says that it waits for a restart. A wrong file changes nothing.
  *
  * Stop (SIGTERM, SIGINT): new posts get 503 with Retry-After, queued jobs are cancelled unless they are stored, running
- * ones get drain_timeout seconds. The socket stays till then, so that clients can wait for their jobs and fetch what came of them; when every
- * result of a job that ran has been fetched, it is over sooner. Then no new connections, the service's own socket file
- * goes, and replies under way are finished. A second signal ends the wait.
+ * ones get drain_timeout seconds. The socket stays till then, so that clients can wait for their jobs and fetch what
+ * came of them; when every result of a job that ran has been fetched, it is over sooner. Then no new connections, the
+ * service's own socket file goes, and replies under way are finished. A second signal ends the wait.
  *
  * Exit status: 0 stopped by a signal, 2 wrong usage or configuration, 4 no device, no cache, or no socket.
  */

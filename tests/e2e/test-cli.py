@@ -193,8 +193,9 @@ class Verbs(WaysCase):
                 r = cli(verb, path, "--json", *args)
                 self.assertEqual(r.returncode, 0, r.stderr)
                 json.loads(r.stdout)
-                found = [line for line in r.stderr.splitlines() if re.fullmatch(r"\d \d", line)]
-                self.assertEqual(found, ["0 0", "0 1", "1 0", "1 1"] if (way, verb) == ("local", "run") else [])
+                found = re.findall(r"\b\d \d$", r.stderr, re.M)
+                said = ["0 0", "0 1", "1 0", "1 1"] if (way, verb) == ("local", "run") else []
+                self.assertEqual(found, said, r.stderr)
         self.assertNotIn("0 1\n", self.s.read_log())
 
     def test_explain(self):

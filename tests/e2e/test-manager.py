@@ -627,7 +627,8 @@ class Figures(unittest.TestCase):
             line = [x for x in s.read_log().splitlines() if done["id"] in x and "done, cache miss" in x]
             self.assertEqual(len(line), 1)
             self.assertRegex(line[0], rf' job={done["id"]} uid={os.getuid()} graph="a .name. with=more" '
-                             rf'digest={done["digest"]} time=\d+\.\d+$')
+                             rf'digest={done["digest"]} time=\d+\.\d+ '
+                             r'trace=00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$')
         finally:
             self.assertEqual(s.stop(), 0)
             s.remove()
