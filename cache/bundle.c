@@ -196,7 +196,7 @@ static int import_row(struct cache *c, const json_t *o, unsigned long line, cons
     if (!plan)
         return bundle_nomem(e);
     int r = 0;
-    if (!json_object_get(plan, "recipe"))
+    if (!json_is_object(json_object_get(plan, "recipe")))
         n->left_out++;
     else if ((r = cache_recipe_put(c, &k, plan, origin, e)) >= 0)
         *(r ? &n->imported : &n->present) += 1;
@@ -252,7 +252,7 @@ int cache_import(struct cache *c, const char *text, size_t len, const char *orig
                       : json_pack("{s:I, s:I, s:I}", "imported", (json_int_t)counts.imported, "present",
                                   (json_int_t)counts.present, "left_out", (json_int_t)counts.left_out);
     if (r < 0)
-        cache_run(c, "ROLLBACK", NULL, 0);
+        cache_rollback(c);
     if (mine.num && e)
         dt_err_move(e, &mine);
     dt_err_done(&mine);

@@ -2,7 +2,9 @@
 #ifndef DT_CACHE_PRIV_H
 #define DT_CACHE_PRIV_H
 
+#include <pthread.h>
 #include <sqlite3.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/types.h>
 #include <time.h>
@@ -11,6 +13,25 @@
 
 #define CACHE_APPLICATION_ID 0x446f7674 /* "Dovt" in the file's header: a database of ours */
 #define CACHE_BUSY_MS 5000
+#define CACHE_JOBS_BUSY_MS 2000
+#define CACHE_RESERVE ".reserve" /* beside the file: room that gc releases on a full disk */
+
+struct cache_keeper;
+
+/* What the handle that a program holds and the keeper's own handle have in common; under `lock`. */
+struct cache_state {
+    pthread_mutex_t lock;
+    struct cache_figures f;
+    unsigned replaced;  /* how often a bad file was moved aside here: other handles look at the path then */
+    uint64_t failed_us; /* when a write failed last */
+    bool opened;        /* once, at least */
+    bool unclean;       /* the file that was opened first had a log left beside it */
+    dev_t bad_dev;      /* the file that was moved last */
+    ino_t bad_ino;
+    char *bad; /* where a damaged file was moved, until its sound rows are taken over */
+    cache_tell *tell;
+    void *user;
+};
 
 struct cache {
     sqlite3 *db;
@@ -25,12 +46,22 @@ struct cache {
     struct timespec changed, when; /* the file; the connection was opened (monotonic) */
     off_t bytes;
     uint32_t opened; /* how often */
+    struct cache_state *state;
+    struct cache_keeper *keeper; /* or NULL */
+    bool hold;                   /* try again to open it (cache_hold) */
+    bool jobs;                   /* cache_jobs_settings */
+    bool keeps;                  /* it is the keeper's own */
+    unsigned seen;               /* state->replaced */
+    uint64_t look_us, retry_us;  /* when to look at the path, or to try to open it, again */
 };
 
-/* Open or create at c->path, bring the schema up to date. A file that is no database, damaged, or another program's is
- * moved aside. */
+/* Open or create at c->path, bring the schema up to date. A file that is no database, or damaged, is moved aside;
+ * another program's is an error. */
 int cache_db_open(struct cache *c, struct dt_err *e);
+/* Before each statement: is the file that is open still the one at the path? If not, open that. False: none is open. */
+bool cache_db_ready(struct cache *c);
 void cache_db_close(struct cache *c);
+void cache_db_settings(struct cache *c); /* of the connection, after it is open: those of a handle for jobs */
 /* True when rc says that the file is damaged. */
 bool cache_db_damaged(int rc);
 /* After damage was met in use: move the file aside (unless another process did) and open a new one. */
@@ -38,12 +69,39 @@ int cache_db_replace(struct cache *c, struct dt_err *e);
 /* DT_E_CACHE with SQLite's words. */
 int cache_unreadable(struct cache *c, struct dt_err *e);
 int cache_unwritable(struct cache *c, struct dt_err *e);
+int cache_pragma(sqlite3 *db, const char *sql, int *ret); /* first column of the first row, if there is one */
+
+/* ---- state.c ---- */
+struct cache_state *cache_state_new(void);
+struct cache_state *cache_state_free(struct cache_state *st);
+void cache_state_tell(struct cache_state *st, bool bad, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void cache_state_opened(struct cache *c, const char *why); /* NULL: it is open */
+void cache_state_wrote(struct cache *c, int rc);           /* a write came to this */
+void cache_state_damaged(struct cache *c, const char *table, const char *key);
+
+/* ---- entries.c ---- */
+/* Find the damaged rows: [{table, key}], and how many rows there are. */
+int cache_check_rows(struct cache *c, json_t *damaged, json_int_t *ret_rows, struct dt_err *e);
+bool cache_drop_row(struct cache *c, const char *table, const char *key); /* as cache_row_aside */
+
+/* ---- keeper.c, rescue.c, collect.c ---- */
+struct cache_keeper *cache_keeper_stop(struct cache_keeper *k);
+/* Delete a few rows, those used least recently: a transaction that is over soon. 1 done, 0 there are none, negative:
+ * SQLite's code, negated. */
+int cache_evict(struct cache *c);
+int64_t cache_used_bytes(struct cache *c);        /* of the file, without free pages; -1: cannot be read */
+void cache_give_back(struct cache *c, int pages); /* free pages to the disk, at most so many */
+/* Rows of a damaged file that match their checksums, into c. Stops when *stop becomes true. How many. */
+uint64_t cache_rescue(struct cache *c, const char *bad, const atomic_bool *stop);
 
 /* ---- row.c: statements -------------------------------------------------------------------------------------------
  * text[0..n) are the statement's parameters ?1 … ?n. */
 /* An SQLite code. The caller finalizes *ret. */
 int cache_prepare(struct cache *c, const char *sql, const char *const *text, int n, sqlite3_stmt **ret);
 int cache_run(struct cache *c, const char *sql, const char *const *text, int n); /* a statement that gives no rows */
+/* End a transaction, if there is one. Where that cannot be said, for want of memory, the connection ends, and begins
+ * anew with the next call: a lock that stays would stop all who write. */
+void cache_rollback(struct cache *c);
 int64_t cache_number(struct cache *c, const char *sql); /* first column of the first row; 0 when it cannot be read */
 const char *cache_column(sqlite3_stmt *s, int i);       /* "" for NULL */
 
@@ -57,6 +115,8 @@ typedef int cache_take(sqlite3_stmt *s, void *user);
  * CACHE_UNSOUND: there is one, and it is damaged (the caller deletes it); negative: error. */
 int cache_one(struct cache *c, const char *sql, const char *const *text, int n, cache_take *take, void *user,
               struct dt_err *e);
+/* Set a damaged row aside and delete it; `where` is over text[0..n). False: it cannot be deleted now. */
+bool cache_row_aside(struct cache *c, const char *table, const char *where, const char *const *text, int n);
 /* All rows of a query, each as `make` gives it (NULL: out of memory). *ret: a new list. */
 int cache_rows(struct cache *c, const char *sql, const char *const *text, int n, json_t *(*make)(sqlite3_stmt *s),
                json_t **ret, struct dt_err *e);

@@ -18,10 +18,36 @@
 /* ---- store (store.c) ------------------------------------------------------------------------------------------- */
 struct cache;
 /* Opens or creates; WAL; busy timeout. path NULL or "": $XDG_CACHE_HOME/dovetail/cache.db or
- * ~/.cache/dovetail/cache.db. A file that is no database of ours is moved aside (path.bad), never deleted. */
+ * ~/.cache/dovetail/cache.db. A file that is no database is moved aside (path.bad), never deleted; another
+ * program's database stays where it is and is DT_E_CACHE. */
 int cache_open(const char *path, struct cache **ret, struct dt_err *e);
 struct cache *cache_close(struct cache *c);
 char *cache_path_of(const char *path); /* the file that cache_open would open; caller frees; NULL: out of memory */
+
+/* ---- going on without a file, keeping one (database.c, state.c, keeper.c) ----------------------------------------
+ * For programs that live on: a service. */
+/* As cache_open; but gives a handle in any case, DT_E_NOMEM excepted. 1: the file is open; 0: it is not, `why` says
+ * why. Every call is a miss or an error then, and tries to open it again, every CACHE_RETRY_S seconds. */
+#define CACHE_RETRY_S 2
+int cache_hold(const char *path, struct cache **ret, struct dt_err *why);
+/* What is told of the file's state, as it changes, on any thread; bad: somebody should look. Before cache_keep. */
+typedef void cache_tell(void *user, bool bad, const char *text);
+void cache_told(struct cache *c, cache_tell *tell, void *user);
+/* Keep the file in the background, with a thread and a connection of its own: check the whole of it when the last
+ * process that used it did not close it; set it aside when it is damaged, and take the sound rows of it over; hold it
+ * to max_bytes (0: no bound) by deleting what was used least recently, a little at a time. cache_close ends it. */
+int cache_keep(struct cache *c, int64_t max_bytes, struct dt_err *e);
+struct cache_figures {
+    bool open, writable; /* writable: the last write was one */
+    bool checking;       /* an unclean file is being checked, or waits for it */
+    uint64_t damaged_rows, damaged_files, saved_rows, failed_writes, evicted;
+    int64_t bytes, max_bytes; /* of the file, without its free pages; 0: not known */
+    char trouble[256];        /* why it is not open or not writable, or "" */
+};
+void cache_figures(struct cache *c, struct cache_figures *ret); /* on any thread, never waits for the file */
+/* The same as an object: "state" ("ok"; "degraded": not writable; "absent": not open), "trouble", "checking", "bytes",
+ * "max_bytes", "damaged_rows", "damaged_files", "saved_rows", "failed_writes", "evicted". NULL: memory. */
+json_t *cache_figures_json(struct cache *c);
 
 struct cache_key {    /* all of it: an equal key gives an equal document */
     const char *want; /* "plan" or "analysis" */
@@ -36,6 +62,9 @@ int cache_get(struct cache *c, const struct cache_key *k, json_t **ret, struct d
 int cache_put(struct cache *c, const struct cache_key *k, const char *digest, json_t *doc, json_t *factors,
               struct dt_err *e);
 
+/* Toolchains of entries that differ from the key in nothing else, the newest entry's first, at most 16. */
+int cache_toolchains(struct cache *c, const struct cache_key *k, json_t **ret, struct dt_err *e);
+
 /* Graph digest -> signature, so that an equal body is found without compiling. 1 found, 0 miss. The graph document is
  * kept. */
 int cache_digest_get(struct cache *c, const char *digest, const char *arch, char signature[DT_SHA256_TEXT],
@@ -48,7 +77,7 @@ int cache_graph_get(struct cache *c, const char *digest, json_t **ret, struct dt
 int cache_find(struct cache *c, const char *want, const char *signature, const char *device, json_t **ret,
                struct dt_err *e);
 /* entries, bytes, hits, misses, damaged, graphs, path, by_want: {plan, analysis: the same}, footprints, trials and
- * replies: {rows, bytes} */
+ * replies: {rows, bytes}, store: cache_figures_json */
 json_t *cache_stats(struct cache *c);
 
 /* ---- readers (reader.c): connections that never write and never wait --------------------------------------------- */
@@ -152,7 +181,8 @@ int cache_list(struct cache *c, const char *signature, const unsigned *uid, unsi
 int cache_verify(struct cache *c, json_t **ret, struct dt_err *e);
 /* Remove damaged rows, entries not used for max_age seconds (negative: any), then the least recently used until
  * footprints, trials, bodies and graphs together have at most max_bytes (negative: any), and digests and graphs that no
- * entry is left for. {"removed", "bytes", "kept"}. */
+ * entry is left for; give the room back to the disk. On a full disk it goes by small steps. {"removed", "kept",
+ * "freed_bytes", "bytes"}. */
 int cache_gc(struct cache *c, int64_t max_age, int64_t max_bytes, json_t **ret, struct dt_err *e);
 /* The stored entry of `want` that is nearest to a key, the key's own excepted: {"entry": {signature, device, …},
  * "differs": [{"factor", "mine", "stored"}], "factors": N}; a member of `mine` or `stored` is null where that side has

@@ -9,9 +9,13 @@
  * SQLite keeps beside it) is refused when it belongs to neither this user nor root, or when its group or others may
  * write it. A folder that others may write to is not checked: keep the file in a folder of your own.
  *
- * A file that is no database, a damaged one, and another program's database are renamed to PATH.bad (PATH.bad.2 …:
- * nothing is ever overwritten or deleted), with their -wal and -shm, under a lock on PATH.lock. A process that finds
- * another file at PATH than the one it had open just opens the new one.
+ * A file that is no database, and a damaged one, is renamed to PATH.bad (PATH.bad.2 …: nothing is ever overwritten or
+ * deleted), with its -wal and -shm, under a lock on PATH.lock. Another program's database is left alone. A process that
+ * finds another file at PATH than the one it had open, or none, opens what is there now: it looks once a second, and at
+ * once when this process itself moved the file.
+ *
+ * A log beside the file that nobody has open yet says that the last process did not close it. SQLite recovers from
+ * that by itself; that it did is checked in the background (keeper.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,9 +27,11 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "cache-priv.h"
 #include "migrations.h"
 
+#define LOOK_US 1000000
 #define NMIGRATION (sizeof schema_migrations / sizeof *schema_migrations)
 
 static int db_error(struct cache *c, const char *what, struct dt_err *e)
@@ -34,21 +40,25 @@ static int db_error(struct cache *c, const char *what, struct dt_err *e)
 }
 
 int cache_unreadable(struct cache *c, struct dt_err *e) { return db_error(c, "cannot be read", e); }
-int cache_unwritable(struct cache *c, struct dt_err *e)
+int cache_unwritable(struct cache *c, struct dt_err *e) { return db_error(c, "cannot be written", e); }
+
+void cache_db_settings(struct cache *c)
 {
-    cache_count_unwritten();
-    return db_error(c, "cannot be written", e);
+    if (!c->db || !c->jobs)
+        return;
+    sqlite3_busy_timeout(c->db, CACHE_JOBS_BUSY_MS);
+    sqlite3_exec(c->db, "PRAGMA synchronous = FULL", NULL, NULL, NULL);
 }
 
 bool cache_db_damaged(int rc) { return (rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB; }
 
 void cache_db_close(struct cache *c)
 {
-    sqlite3_close(c->db);
+    sqlite3_close_v2(c->db);
     c->db = NULL;
 }
 
-static int pragma(sqlite3 *db, const char *sql, int *ret)
+int cache_pragma(sqlite3 *db, const char *sql, int *ret)
 {
     sqlite3_stmt *s;
     int rc = sqlite3_prepare_v2(db, sql, -1, &s, NULL);
@@ -69,7 +79,7 @@ static int migrate(sqlite3 *db, int from)
     while (rc == SQLITE_OK && version < (int)NMIGRATION) {
         if ((rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL)) != SQLITE_OK)
             return rc;
-        rc = pragma(db, "PRAGMA user_version", &version); /* another process may have been faster */
+        rc = cache_pragma(db, "PRAGMA user_version", &version); /* another process may have been faster */
         if (rc == SQLITE_OK && version < (int)NMIGRATION) {
             snprintf(mark, sizeof mark, "PRAGMA application_id = %d; PRAGMA user_version = %d", CACHE_APPLICATION_ID,
                      version + 1);
@@ -104,7 +114,8 @@ static void private_file(const char *path)
         close(fd);
 }
 
-/* SQLITE_OK, SQLITE_NOTADB (damaged or not ours: move it aside), SQLITE_MISMATCH (newer), or another SQLite error. */
+/* SQLITE_OK, SQLITE_NOTADB (damaged: move it aside), SQLITE_AUTH (another program's), SQLITE_MISMATCH (newer), or
+ * another SQLite error. */
 static int open_once(struct cache *c)
 {
     int id = 0, version = 0, tables = 0, rc;
@@ -115,14 +126,16 @@ static int open_once(struct cache *c)
         return rc;
     sqlite3_extended_result_codes(c->db, 1);
     sqlite3_busy_timeout(c->db, CACHE_BUSY_MS);
-    if ((rc = pragma(c->db, "PRAGMA application_id", &id)) != SQLITE_OK ||
-        (rc = pragma(c->db, "PRAGMA user_version", &version)) != SQLITE_OK ||
-        (rc = pragma(c->db, "SELECT count(*) FROM sqlite_schema", &tables)) != SQLITE_OK)
+    if ((rc = cache_pragma(c->db, "PRAGMA application_id", &id)) != SQLITE_OK ||
+        (rc = cache_pragma(c->db, "PRAGMA user_version", &version)) != SQLITE_OK ||
+        (rc = cache_pragma(c->db, "SELECT count(*) FROM sqlite_schema", &tables)) != SQLITE_OK)
         return rc == SQLITE_ERROR ? SQLITE_NOTADB : rc; /* "unsupported file format": a damaged header */
     if (id != CACHE_APPLICATION_ID && (tables || version || id))
-        return SQLITE_NOTADB;
+        return SQLITE_AUTH;
     if (version > (int)NMIGRATION)
         return SQLITE_MISMATCH;
+    if (!tables && (rc = sqlite3_exec(c->db, "PRAGMA auto_vacuum = INCREMENTAL", NULL, NULL, NULL)) != SQLITE_OK)
+        return rc;
     if ((rc = sqlite3_exec(c->db,
                            "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA trusted_schema = OFF;"
                            "PRAGMA cell_size_check = ON",
@@ -131,10 +144,11 @@ static int open_once(struct cache *c)
     if ((rc = migrate(c->db, version)) != SQLITE_OK)
         return rc;
     /* a statement on every table: damage in the schema shows now */
-    if ((rc = pragma(
+    if ((rc = cache_pragma(
              c->db,
              "SELECT (SELECT count(*) FROM (SELECT 1 FROM entry LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM "
-             "graph LIMIT 1)) + (SELECT count(*) FROM known LIMIT 1) + (SELECT count(*) FROM counter) + "
+             "graph LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM known LIMIT 1)) + (SELECT count(*) FROM counter) "
+             "+ "
              "(SELECT count(*) FROM (SELECT 1 FROM footprint LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM trial "
              "LIMIT 1)) + "
              "(SELECT count(*) FROM (SELECT 1 FROM recipe LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM owner LIMIT "
@@ -164,14 +178,56 @@ static int rename_one(const char *path, const char *suffix, unsigned n, const ch
     return rename(from, to);
 }
 
+/* False: it is known already. */
+static bool moved(struct cache_state *st, const char *to)
+{
+    struct stat file = {0};
+    stat(to, &file);
+    pthread_mutex_lock(&st->lock);
+    bool known = st->bad_ino == file.st_ino && st->bad_dev == file.st_dev && file.st_ino;
+    if (!known) {
+        st->bad_ino = file.st_ino;
+        st->bad_dev = file.st_dev;
+        st->replaced++;
+        st->f.damaged_files++;
+        free(st->bad);
+        st->bad = dt_strdup(to); /* NULL: no memory, and no rows of it are taken over */
+    }
+    pthread_mutex_unlock(&st->lock);
+    return !known;
+}
+
+static void aside_name(const struct cache *c, unsigned n, char to[4200])
+{
+    if (n < 2)
+        snprintf(to, 4200, "%s.bad", c->path);
+    else
+        snprintf(to, 4200, "%s.bad.%u", c->path, n);
+}
+
+/* The file that is open is not at its path any more. Did another process, a worker, move it aside? */
+static void moved_by_others(struct cache *c)
+{
+    struct stat st;
+    char to[4200];
+    for (unsigned n = 1; n < 1000; n++) {
+        aside_name(c, n, to);
+        if (stat(to, &st) < 0)
+            return;
+        if (st.st_dev != c->dev || st.st_ino != c->ino)
+            continue;
+        if (moved(c->state, to))
+            cache_state_tell(c->state, true, "cache %s was damaged: it is %s now, and a new one has begun", c->path,
+                             to);
+        return;
+    }
+}
+
 static int move_aside(struct cache *c, struct dt_err *e)
 {
     for (unsigned n = 1; n < 1000; n++) {
         char to[4200];
-        if (n < 2)
-            snprintf(to, sizeof to, "%s.bad", c->path);
-        else
-            snprintf(to, sizeof to, "%s.bad.%u", c->path, n);
+        aside_name(c, n, to);
         if (access(to, F_OK) == 0)
             continue;
         if (rename_one(c->path, ".bad", n, "") < 0)
@@ -179,6 +235,9 @@ static int move_aside(struct cache *c, struct dt_err *e)
                               strerror(errno));
         rename_one(c->path, ".bad", n, "-wal"); /* may not exist */
         rename_one(c->path, ".bad", n, "-shm");
+        moved(c->state, to);
+        cache_count_damaged();
+        cache_state_tell(c->state, true, "cache %s is damaged: it is %s now, and a new one begins", c->path, to);
         return 0;
     }
     return dt_err_set(e, DT_E_CACHE, "cache %s is damaged, and so were 999 before it: remove them", c->path);
@@ -212,7 +271,10 @@ static int open_locked(struct cache *c, struct dt_err *e)
     }
     if (rc == SQLITE_OK)
         return 0;
-    if (rc == SQLITE_MISMATCH)
+    if (rc == SQLITE_AUTH)
+        r = dt_err_set(e, DT_E_CACHE, "cache %s is another program's database; give another file with --cache",
+                       c->path);
+    else if (rc == SQLITE_MISMATCH)
         r = dt_err_set(e, DT_E_CACHE, "cache %s was made by a newer dovetail; give another file with --cache", c->path);
     else
         r = db_error(c, "cannot be opened", e);
@@ -247,33 +309,142 @@ static int ours(const struct cache *c, struct dt_err *e)
     return 0;
 }
 
+/* A log that is not empty, before anybody opens the file. */
+static bool has_log(const struct cache *c)
+{
+    dt_free_ char *name = NULL;
+    struct stat st;
+    if (asprintf(&name, "%s-wal", c->path) < 0) {
+        name = NULL;
+        return false;
+    }
+    return stat(name, &st) == 0 && st.st_size > 0;
+}
+
+/* Without its file a log is worth nothing, and another file must not get it. */
+static void drop_log(const struct cache *c)
+{
+    static const char *const tail[] = {"-wal", "-shm"};
+    struct stat st;
+    for (size_t k = 0; k < 2 && *c->path != ':' && stat(c->path, &st) < 0 && errno == ENOENT; k++) {
+        dt_free_ char *name = NULL;
+        if (asprintf(&name, "%s%s", c->path, tail[k]) < 0)
+            name = NULL;
+        else
+            unlink(name);
+    }
+}
+
+/* The lock is held, or cannot be had. */
+static int open_ours(struct cache *c, struct dt_err *e)
+{
+    struct dt_err why = {0};
+    pthread_mutex_lock(&c->state->lock);
+    c->seen = c->state->replaced;
+    pthread_mutex_unlock(&c->state->lock);
+    drop_log(c);
+    bool log = has_log(c);
+    int r = ours(c, &why);
+    if (r == 0)
+        r = open_locked(c, &why);
+    if (r == 0) {
+        cache_db_settings(c);
+        pthread_mutex_lock(&c->state->lock);
+        c->state->unclean |= log && !c->state->opened; /* later, the log is that of another handle */
+        c->state->opened = true;
+        pthread_mutex_unlock(&c->state->lock);
+    }
+    c->look_us = dt_now_us() + LOOK_US;
+    c->retry_us = dt_now_us() + CACHE_RETRY_S * UINT64_C(1000000);
+    cache_state_opened(c, r == 0 ? NULL : why.detail ? why.detail : dt_err_text(r));
+    if (e)
+        dt_err_move(e, &why);
+    dt_err_done(&why);
+    return r;
+}
+
+static int make_folder(struct cache *c, struct dt_err *e)
+{
+    char *slash = strrchr(c->path, '/');
+    if (!slash || slash == c->path)
+        return 0;
+    *slash = 0;
+    int r = dt_mkdirs(c->path, e);
+    *slash = '/';
+    return r;
+}
+
 int cache_db_open(struct cache *c, struct dt_err *e)
 {
-    int fd = lock(c->path), r = ours(c, e);
-    if (r == 0)
-        r = open_locked(c, e);
+    int r = make_folder(c, e);
+    if (r < 0) {
+        c->retry_us = dt_now_us() + CACHE_RETRY_S * UINT64_C(1000000);
+        cache_state_opened(c, e && e->detail ? e->detail : "there is no folder for it");
+        return r;
+    }
+    int fd = lock(c->path);
+    r = open_ours(c, e);
     if (fd >= 0)
         close(fd);
     return r;
 }
 
-int cache_db_replace(struct cache *c, struct dt_err *e)
+static bool same_file(const struct cache *c)
 {
     struct stat st;
+    return *c->path == ':' || (stat(c->path, &st) == 0 && st.st_dev == c->dev && st.st_ino == c->ino);
+}
+
+int cache_db_replace(struct cache *c, struct dt_err *e)
+{
+    struct dt_err why = {0};
     if (c->reader) /* whoever may write does it */
         return cache_unreadable(c, e);
     int fd = lock(c->path), r = 0;
-    bool same = stat(c->path, &st) == 0 && st.st_dev == c->dev && st.st_ino == c->ino;
+    bool same = same_file(c);
     cache_db_close(c);
-    if (same) {
-        cache_count_damaged();
-        r = move_aside(c, e);
-    }
+    if (same && *c->path != ':')
+        r = move_aside(c, &why);
     if (r == 0)
-        r = ours(c, e);
-    if (r == 0)
-        r = open_locked(c, e);
+        r = open_ours(c, &why);
+    else
+        cache_state_opened(c, why.detail);
     if (fd >= 0)
         close(fd);
+    if (e)
+        dt_err_move(e, &why);
+    dt_err_done(&why);
     return r;
+}
+
+static bool replaced(const struct cache *c)
+{
+    pthread_mutex_lock(&c->state->lock);
+    bool other = c->seen != c->state->replaced;
+    pthread_mutex_unlock(&c->state->lock);
+    return other;
+}
+
+bool cache_db_ready(struct cache *c)
+{
+    if (c->reader) /* it looks by itself (reader.c) */
+        return c->db;
+    uint64_t now = dt_now_us();
+    bool idle = c->db && sqlite3_get_autocommit(c->db) && !sqlite3_next_stmt(c->db, NULL);
+    if (idle && (now >= c->look_us || replaced(c))) {
+        c->look_us = now + LOOK_US;
+        if (!same_file(c)) {
+            if (c->keeps)
+                moved_by_others(c);
+            cache_db_close(c);
+            cache_db_open(c, NULL);
+        } else if (replaced(c)) { /* by a file that could not be moved after all */
+            pthread_mutex_lock(&c->state->lock);
+            c->seen = c->state->replaced;
+            pthread_mutex_unlock(&c->state->lock);
+        }
+    }
+    if (!c->db && c->hold && now >= c->retry_us)
+        cache_db_open(c, NULL);
+    return c->db;
 }

@@ -1,8 +1,7 @@
-/* What the cache holds, for people: list, check, clean up, compare.
+/* What the cache holds, for people: list, check, compare.
  *
- * The age of an entry counts from `used`, which a hit renews. Cleaning up removes the oldest entries first; a graph and
- * its digests go with the last entry of their signature. The nearest entry is searched among the 10,000 that were used
- * last, by their factors only: no body is read.
+ * The age of an entry counts from `used`, which a hit renews. The nearest entry is searched among the 10,000 that were
+ * used last, by their factors only: no body is read.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,27 +74,24 @@ int cache_list(struct cache *c, const char *signature, const unsigned *uid, unsi
 
 /* ---- verify ---------------------------------------------------------------------------------------------------- */
 static const struct {
-    const char *table, *sql, *remove;
-    int columns; /* behind the row's key, which is column 0; the checksum is the last */
-    bool body;   /* column `at` must be JSON */
+    const char *table, *sql, *where; /* the row by its key */
+    int columns;                     /* behind the row's key, which is column 0; the checksum is the last */
+    bool body;                       /* column `at` must be JSON */
     int at;
 } checks[] = {
     {"entry", "SELECT id, want, signature, device, toolchain, policy, digest, body, factors, sha256 FROM entry",
-     "DELETE FROM entry WHERE id = CAST(?1 AS INTEGER)", 9, true, 6},
-    {"graph", "SELECT digest, digest, body, sha256 FROM graph", "DELETE FROM graph WHERE digest = ?1", 3, true, 1},
-    {"known", "SELECT digest || ' ' || arch, digest, arch, signature, sha256 FROM known",
-     "DELETE FROM known WHERE digest || ' ' || arch = ?1", 4, false, 0},
+     "id = CAST(?1 AS INTEGER)", 9, true, 6},
+    {"graph", "SELECT digest, digest, body, sha256 FROM graph", "digest = ?1", 3, true, 1},
+    {"known", "SELECT digest || ' ' || arch, digest, arch, signature, sha256 FROM known", "digest || ' ' || arch = ?1",
+     4, false, 0},
     {"recipe", "SELECT id, signature, device, toolchain, policy, digest, body, sha256 FROM recipe",
-     "DELETE FROM recipe WHERE id = CAST(?1 AS INTEGER)", 7, true, 5},
-    {"footprint", "SELECT key, key, hex(body), sha256 FROM footprint", "DELETE FROM footprint WHERE key = ?1", 3, false,
-     0},
-    {"trial", "SELECT key, key, hex(body), sha256 FROM trial", "DELETE FROM trial WHERE key = ?1", 3, false, 0},
-    {"job", "SELECT id, id, service, post, request_sha256, sha256 FROM job", "DELETE FROM job WHERE id = ?1", 5, true,
-     2},
+     "id = CAST(?1 AS INTEGER)", 7, true, 5},
+    {"footprint", "SELECT key, key, hex(body), sha256 FROM footprint", "key = ?1", 3, false, 0},
+    {"trial", "SELECT key, key, hex(body), sha256 FROM trial", "key = ?1", 3, false, 0},
+    {"job", "SELECT id, id, service, post, request_sha256, sha256 FROM job", "id = ?1", 5, true, 2},
 };
 
-/* Find the damaged rows: [{table, key}], and how many rows there are. */
-static int entries_check(struct cache *c, json_t *damaged, json_int_t *ret_rows, struct dt_err *e)
+int cache_check_rows(struct cache *c, json_t *damaged, json_int_t *ret_rows, struct dt_err *e)
 {
     json_int_t rows = 0;
     for (size_t k = 0; k < sizeof checks / sizeof *checks; k++) {
@@ -110,13 +106,14 @@ static int entries_check(struct cache *c, json_t *damaged, json_int_t *ret_rows,
             for (int i = 0; i < n; i++)
                 text[i] = cache_column(s, i + 1);
             int ok = cache_row_check(text, n - 1);
-            if (ok < 0) {
+            if (ok == 1 && checks[k].body) {
+                int bad = dt_json_load(text[checks[k].at], strlen(text[checks[k].at]), &o, NULL);
+                json_decref(o);
+                ok = bad == DT_E_NOMEM ? bad : bad == 0;
+            }
+            if (ok < 0 || (!ok && sqlite3_errcode(c->db) == SQLITE_NOMEM)) {
                 sqlite3_finalize(s);
                 return entries_nomem(e);
-            }
-            if (ok && checks[k].body) {
-                ok = dt_json_load(text[checks[k].at], strlen(text[checks[k].at]), &o, NULL) == 0;
-                json_decref(o);
             }
             if (!ok)
                 json_array_append_new(damaged,
@@ -131,12 +128,20 @@ static int entries_check(struct cache *c, json_t *damaged, json_int_t *ret_rows,
     return 0;
 }
 
+bool cache_drop_row(struct cache *c, const char *table, const char *key)
+{
+    for (size_t k = 0; k < sizeof checks / sizeof *checks; k++)
+        if (!strcmp(checks[k].table, table))
+            return cache_row_aside(c, table, checks[k].where, &key, 1);
+    return false;
+}
+
 int cache_verify(struct cache *c, json_t **ret, struct dt_err *e)
 {
     json_t *damaged = json_array();
     json_int_t rows = 0;
     sqlite3_stmt *s;
-    int r = entries_check(c, damaged, &rows, e);
+    int r = cache_check_rows(c, damaged, &rows, e);
     if (r < 0) {
         json_decref(damaged);
         return r;
@@ -149,114 +154,6 @@ int cache_verify(struct cache *c, json_t **ret, struct dt_err *e)
     }
     json_t *o = json_pack("{s:b, s:I, s:o, s:s}", "ok", !json_array_size(damaged) && !strcmp(words, "ok"), "checked",
                           rows, "damaged", damaged, "file", words);
-    if (!o)
-        return entries_nomem(e);
-    *ret = o;
-    return 0;
-}
-
-/* ---- gc -------------------------------------------------------------------------------------------------------- */
-#define BYTES                                                                                                          \
-    "(SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM entry) + (SELECT coalesce(sum(length(CAST(body AS "     \
-    "BLOB))), 0) FROM graph) + (SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM recipe)"
-
-static int64_t kept_bytes(struct cache *c, enum cache_kept kept)
-{
-    int64_t rows, bytes;
-    cache_kept_size(c, kept, &rows, &bytes);
-    return bytes;
-}
-
-static int64_t all_bytes(struct cache *c)
-{
-    int64_t rows, replies;
-    cache_reply_size(c, &rows, &replies);
-    return cache_number(c, "SELECT " BYTES) + kept_bytes(c, CACHE_FOOTPRINTS) + kept_bytes(c, CACHE_TRIALS) + replies;
-}
-
-static int entries_collect(struct cache *c, int64_t max_age, int64_t max_bytes, struct dt_err *e)
-{
-    static const char *const orphans[] = {
-        "DELETE FROM known WHERE NOT EXISTS (SELECT 1 FROM entry WHERE entry.signature = known.signature)",
-        "DELETE FROM graph WHERE NOT EXISTS (SELECT 1 FROM known WHERE known.digest = graph.digest)",
-        "DELETE FROM owner WHERE NOT EXISTS (SELECT 1 FROM entry WHERE entry.signature = owner.signature)",
-    };
-    json_t *damaged = json_array(), *v;
-    json_int_t rows;
-    size_t i;
-    char sql[160];
-    int r = entries_check(c, damaged, &rows, e), rc = SQLITE_OK;
-    json_array_foreach (damaged, i, v)
-        for (size_t k = 0; r == 0 && rc == SQLITE_OK && k < sizeof checks / sizeof *checks; k++)
-            if (!strcmp(checks[k].table, json_string_value(json_object_get(v, "table")))) {
-                const char *key = json_string_value(json_object_get(v, "key"));
-                rc = cache_run(c, checks[k].remove, &key, 1);
-            }
-    json_decref(damaged);
-    if (r < 0)
-        return r;
-    if (rc == SQLITE_OK && max_age >= 0) {
-        snprintf(sql, sizeof sql, "DELETE FROM entry WHERE unixepoch() - used > %lld", (long long)max_age);
-        rc = cache_run(c, sql, NULL, 0);
-        snprintf(sql, sizeof sql, "DELETE FROM recipe WHERE unixepoch() - max(created, tried) > %lld",
-                 (long long)max_age);
-        if (rc == SQLITE_OK)
-            rc = cache_run(c, sql, NULL, 0);
-        static const char *const used[] = {"footprint", "trial", "reply"};
-        for (unsigned k = 0; rc == SQLITE_OK && k < sizeof used / sizeof *used; k++) {
-            snprintf(sql, sizeof sql, "DELETE FROM %s WHERE unixepoch() - used > %lld", used[k], (long long)max_age);
-            rc = cache_run(c, sql, NULL, 0);
-        }
-    }
-    /* replies and footprints go first: they are made again in no time */
-    if (rc == SQLITE_OK && max_bytes >= 0) {
-        int64_t rows_, replies;
-        cache_reply_size(c, &rows_, &replies);
-        int64_t rest = max_bytes - (all_bytes(c) - replies);
-        rc = cache_reply_trim(c, rest > 0 ? rest : 0);
-    }
-    for (enum cache_kept k = 0; rc == SQLITE_OK && max_bytes >= 0 && k < CACHE_KEPT; k++) {
-        int64_t rest = max_bytes - (all_bytes(c) - kept_bytes(c, k));
-        rc = cache_kept_trim(c, k, rest > 0 ? rest : 0);
-    }
-    for (;;) {
-        for (size_t k = 0; rc == SQLITE_OK && k < sizeof orphans / sizeof *orphans; k++)
-            rc = cache_run(c, orphans[k], NULL, 0);
-        if (rc != SQLITE_OK || max_bytes < 0 || all_bytes(c) <= max_bytes ||
-            !cache_number(c, "SELECT (SELECT count(*) FROM entry) + (SELECT count(*) FROM recipe)"))
-            break;
-        rc = cache_run(c,
-                       "DELETE FROM recipe WHERE id IN (SELECT id FROM recipe ORDER BY state = 'recipe', created, id "
-                       "LIMIT (SELECT max(1, count(*) / 16) FROM recipe))",
-                       NULL, 0);
-        if (rc != SQLITE_OK)
-            break;
-        /* a sixteenth at a time: orphans are found by a walk over the tables */
-        rc = cache_run(c,
-                       "DELETE FROM entry WHERE id IN (SELECT id FROM entry ORDER BY used, id LIMIT "
-                       "(SELECT max(1, count(*) / 16) FROM entry))",
-                       NULL, 0);
-    }
-    return rc == SQLITE_OK ? 0 : cache_unwritable(c, e);
-}
-
-int cache_gc(struct cache *c, int64_t max_age, int64_t max_bytes, json_t **ret, struct dt_err *e)
-{
-    if (cache_run(c, "BEGIN IMMEDIATE", NULL, 0) != SQLITE_OK)
-        return cache_unwritable(c, e);
-    json_int_t before = cache_number(c, "SELECT count(*) FROM entry"), bytes = all_bytes(c);
-    int r = entries_collect(c, max_age, max_bytes, e);
-    if (r == 0 && cache_run(c, "COMMIT", NULL, 0) != SQLITE_OK)
-        r = cache_unwritable(c, e);
-    if (r < 0) {
-        cache_run(c, "ROLLBACK", NULL, 0);
-        return r;
-    }
-    json_int_t kept = cache_number(c, "SELECT count(*) FROM entry"), now = all_bytes(c);
-    if (now < bytes) /* give the room back; another process that reads now only puts it off */
-        cache_run(c, "VACUUM", NULL, 0);
-    json_t *o = json_pack("{s:I, s:I, s:I, s:I}", "removed", before - kept, "kept", kept, "freed_bytes", bytes - now,
-                          "bytes", now);
     if (!o)
         return entries_nomem(e);
     *ret = o;

@@ -13,14 +13,10 @@
 
 #include "cache-priv.h"
 
-#define JOBS_BUSY_MS 2000
-
 void cache_jobs_settings(struct cache *c)
 {
-    if (!c->db)
-        return;
-    sqlite3_busy_timeout(c->db, JOBS_BUSY_MS);
-    cache_run(c, "PRAGMA synchronous = FULL", NULL, 0);
+    c->jobs = true;
+    cache_db_settings(c);
 }
 
 int cache_jobs_begin(struct cache *c, struct dt_err *e)
@@ -30,7 +26,6 @@ int cache_jobs_begin(struct cache *c, struct dt_err *e)
         int r = cache_db_replace(c, e);
         if (r < 0)
             return r;
-        cache_jobs_settings(c);
         rc = cache_run(c, "BEGIN IMMEDIATE", NULL, 0);
     }
     return rc == SQLITE_OK ? 0 : cache_unwritable(c, e);
@@ -41,7 +36,7 @@ int cache_jobs_end(struct cache *c, bool ok, struct dt_err *e)
     if (ok && cache_run(c, "COMMIT", NULL, 0) == SQLITE_OK)
         return 0;
     int r = cache_unwritable(c, e);
-    cache_run(c, "ROLLBACK", NULL, 0);
+    cache_rollback(c);
     return r;
 }
 

@@ -50,7 +50,9 @@ static int take_body(sqlite3_stmt *s, void *user)
     const void *p = sqlite3_column_blob(s, 0);
     char sum[DT_SHA256_TEXT];
     b->n = (size_t)sqlite3_column_bytes(s, 0);
-    if (!p || row_sum(b->key, p, b->n, sum) < 0 || strcmp(sum, cache_column(s, 1)))
+    if (p && row_sum(b->key, p, b->n, sum) < 0)
+        return DT_E_NOMEM;
+    if (!p || strcmp(sum, cache_column(s, 1)))
         return 0;
     b->p = dt_memdup(p, b->n);
     return b->p ? 1 : DT_E_NOMEM;
@@ -62,7 +64,7 @@ int cache_kept_get(struct cache *c, enum cache_kept kept, const char *key, void 
     struct body b = {.key = key};
     int r = cache_one(c, SQL("SELECT body, sha256 FROM", kept, "WHERE key = ?1"), &key, 1, take_body, &b, e);
     if (r == CACHE_UNSOUND) {
-        cache_run(c, SQL("DELETE FROM", kept, "WHERE key = ?1"), &key, 1);
+        cache_row_aside(c, table[kept], "key = ?1", &key, 1);
         dt_err_set(e, DT_E_IO, "the row does not match its checksum");
         return 0;
     }
@@ -90,6 +92,8 @@ static int put_one(struct cache *c, enum cache_kept kept, const struct cache_byt
     if (rc == SQLITE_OK)
         rc = sqlite3_step(s);
     sqlite3_finalize(s);
+    if (rc != SQLITE_DONE)
+        cache_state_wrote(c, rc);
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
@@ -144,7 +148,7 @@ int cache_kept_put(struct cache *c, enum cache_kept kept, const struct cache_byt
         if (!cache_db_damaged(rc) || again)
             r = cache_unwritable(c, e);
         if (open)
-            cache_run(c, "ROLLBACK", NULL, 0);
+            cache_rollback(c);
         if (r || (r = cache_db_replace(c, e)) < 0)
             return r;
     }

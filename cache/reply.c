@@ -26,23 +26,32 @@ void cache_reply_done(struct cache_reply *r)
 
 /* ---- the entry that a reply belongs to --------------------------------------------------------------------------- */
 
+struct generation {
+    const char *sum;
+    bool same;
+};
+
 static int take_entry(sqlite3_stmt *s, void *user)
 {
-    const char *text[9], *generation = user;
+    struct generation *g = user;
+    const char *text[9];
     for (int i = 0; i < 9; i++)
         text[i] = cache_column(s, i);
-    return strcmp(text[8], generation) ? 0 : cache_row_check(text, 8);
+    g->same = !strcmp(text[8], g->sum);
+    return g->same ? cache_row_check(text, 8) : 1; /* another is no damage */
 }
 
 int cache_row_sound(struct cache *c, int64_t id, const char *generation)
 {
     char number[24];
     const char *text[] = {number};
+    struct generation g = {generation, false};
     snprintf(number, sizeof number, "%lld", (long long)id);
     return cache_one(c,
                      "SELECT want, signature, device, toolchain, policy, digest, body, factors, sha256 FROM entry "
                      "WHERE id = CAST(?1 AS INTEGER)",
-                     text, 1, take_entry, (void *)generation, NULL) == 1;
+                     text, 1, take_entry, &g, NULL) == 1 &&
+           g.same;
 }
 
 struct found {
@@ -179,6 +188,8 @@ static int reply_insert(struct cache *c, const char *key, const struct cache_rep
     if (rc == SQLITE_OK)
         rc = sqlite3_step(s);
     sqlite3_finalize(s);
+    if (rc != SQLITE_DONE)
+        cache_state_wrote(c, rc);
     return rc == SQLITE_DONE ? 0 : cache_unwritable(c, e);
 }
 
@@ -225,6 +236,8 @@ static int reply_run(struct cache *c, const char *sql, const char *text, int64_t
         sqlite3_bind_int64(s, at + 1, n);
     rc = sqlite3_step(s);
     sqlite3_finalize(s);
+    if (rc != SQLITE_DONE)
+        cache_state_wrote(c, rc);
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
@@ -253,11 +266,14 @@ int cache_hits_put(struct cache *c, const struct cache_hits *h, int64_t max_byte
 {
     struct stat st;
     bool moved = stat(c->path, &st) < 0 || st.st_dev != c->dev || st.st_ino != c->ino;
-    if ((moved || !c->db) && cache_db_replace(c, e) < 0)
-        return DT_E_CACHE;
+    if (c->db && moved)
+        c->look_us = 0;
+    if (!cache_db_ready(c) && (c->hold || cache_db_replace(c, e) < 0))
+        return c->hold ? cache_unwritable(c, e) : DT_E_CACHE;
     sqlite3_busy_timeout(c->db, 0);
     int rc = cache_run(c, "BEGIN IMMEDIATE", NULL, 0);
-    sqlite3_busy_timeout(c->db, CACHE_BUSY_MS);
+    if (c->db) /* it looks for another file first */
+        sqlite3_busy_timeout(c->db, CACHE_BUSY_MS);
     if (rc != SQLITE_OK)
         return (rc & 0xff) == SQLITE_BUSY ? 0 : cache_unwritable(c, e);
     rc = hits_write(c, h, max_bytes);
@@ -266,7 +282,7 @@ int cache_hits_put(struct cache *c, const struct cache_hits *h, int64_t max_byte
     if (rc == SQLITE_OK)
         return 1;
     cache_unwritable(c, e);
-    cache_run(c, "ROLLBACK", NULL, 0);
+    cache_rollback(c);
     if (cache_db_damaged(rc))
         cache_db_replace(c, e);
     return DT_E_CACHE;

@@ -2,10 +2,12 @@
  *
  * The checksum of a row is the SHA-256 of its other columns, each with its length in front (base/hash.h), so that a row
  * is believed as a whole or not at all. Reading one row is the same everywhere: when SQLite finds the file damaged, it
- * is moved aside and the row is not there; when the row is damaged, the caller is told, and deletes it.
+ * is moved aside and the row is not there; when the row is damaged, the caller is told, and has it set aside: copied to
+ * the table `aside`, which holds the newest few, and deleted.
  *
  * Not here: which columns a table has (store.c, recipe.c, kept.c).
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "cache-priv.h"
@@ -21,7 +23,7 @@ static int row_bind(sqlite3_stmt *s, const char *const *text, int n)
 int cache_prepare(struct cache *c, const char *sql, const char *const *text, int n, sqlite3_stmt **ret)
 {
     sqlite3_stmt *s = NULL;
-    if (!c->db)
+    if (!cache_db_ready(c))
         return SQLITE_CANTOPEN;
     int rc = sqlite3_prepare_v2(c->db, sql, -1, &s, NULL);
     if (rc == SQLITE_OK)
@@ -37,12 +39,29 @@ int cache_prepare(struct cache *c, const char *sql, const char *const *text, int
 int cache_run(struct cache *c, const char *sql, const char *const *text, int n)
 {
     sqlite3_stmt *s;
+    bool writes = true;
     int rc = cache_prepare(c, sql, text, n, &s);
-    if (rc != SQLITE_OK)
-        return rc;
-    rc = sqlite3_step(s);
-    sqlite3_finalize(s);
-    return rc == SQLITE_DONE || rc == SQLITE_ROW ? SQLITE_OK : rc;
+    if (rc == SQLITE_OK) {
+        writes = !sqlite3_stmt_readonly(s) || !strcmp(sql, "COMMIT");
+        rc = sqlite3_step(s);
+        rc = rc == SQLITE_DONE || rc == SQLITE_ROW ? SQLITE_OK : rc;
+        sqlite3_finalize(s);
+    }
+    if (rc != SQLITE_OK || (writes && sqlite3_get_autocommit(c->db)))
+        cache_state_wrote(c, rc);
+    return rc;
+}
+
+void cache_rollback(struct cache *c)
+{
+    if (!c->db || sqlite3_get_autocommit(c->db))
+        return;
+    cache_run(c, "ROLLBACK", NULL, 0);
+    if (sqlite3_get_autocommit(c->db))
+        return;
+    cache_db_close(c);
+    c->hold = true;
+    c->retry_us = 0;
 }
 
 const char *cache_column(sqlite3_stmt *s, int i)
@@ -82,6 +101,32 @@ int cache_row_check(const char *const *text, int n)
     return cache_row_sum(text, n, sum) < 0 ? DT_E_NOMEM : !strcmp(sum, text[n]);
 }
 
+/* ---- damage -------------------------------------------------------------------------------------------------- */
+
+#define ASIDE 64 /* rows that are kept for people to look at */
+#define STR(x) #x
+#define TEXT(x) STR(x)
+
+bool cache_row_aside(struct cache *c, const char *table, const char *where, const char *const *text, int n)
+{
+    char sql[512];
+    if (c->reader)
+        return false; /* it is a miss; who may write deals with it */
+    bool inside = c->db && !sqlite3_get_autocommit(c->db);
+    snprintf(sql, sizeof sql,
+             "INSERT INTO aside (tbl, key, body, found) SELECT '%s', ?1, %s, unixepoch() FROM %s WHERE %s", table,
+             !strcmp(table, "known") ? "signature" : "body", table, where);
+    cache_run(c, sql, text, n); /* if it can be */
+    if (inside && sqlite3_get_autocommit(c->db))
+        return false; /* the disk is full, and SQLite ended the transaction */
+    cache_run(c, "DELETE FROM aside WHERE id <= (SELECT max(id) FROM aside) - " TEXT(ASIDE), NULL, 0);
+    snprintf(sql, sizeof sql, "DELETE FROM %s WHERE %s", table, where);
+    bool gone = cache_run(c, sql, text, n) == SQLITE_OK;
+    if (gone)
+        cache_state_damaged(c, table, text[0]);
+    return gone;
+}
+
 /* ---- reading ------------------------------------------------------------------------------------------------- */
 
 int cache_one(struct cache *c, const char *sql, const char *const *text, int n, cache_take *take, void *user,
@@ -93,6 +138,8 @@ int cache_one(struct cache *c, const char *sql, const char *const *text, int n, 
         rc = sqlite3_step(s);
         if (rc == SQLITE_ROW)
             r = take(s, user);
+        if (rc == SQLITE_ROW && r == 0 && sqlite3_errcode(c->db) == SQLITE_NOMEM)
+            r = DT_E_NOMEM; /* a column that could not be read, not one that is wrong */
         sqlite3_finalize(s);
     }
     if (rc == SQLITE_DONE)
@@ -101,8 +148,8 @@ int cache_one(struct cache *c, const char *sql, const char *const *text, int n, 
         return cache_db_replace(c, e);
     if (rc != SQLITE_ROW)
         return cache_unreadable(c, e);
-    if (!r)
-        cache_count_damaged();
+    if (!r && c->reader)
+        cache_count_damaged(); /* who may write counts what is set aside */
     return r < 0 ? dt_err_set(e, r, "out of memory") : r ? 1 : CACHE_UNSOUND;
 }
 

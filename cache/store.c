@@ -37,27 +37,31 @@ static char *default_path(void)
 
 char *cache_path_of(const char *path) { return path && *path ? dt_strdup(path) : default_path(); }
 
-int cache_open(const char *path, struct cache **ret, struct dt_err *e)
+/* A handle, not yet open. */
+static int cache_new(const char *path, struct cache **ret, struct dt_err *e)
 {
     struct cache *c = dt_calloc(1, sizeof *c);
-    int r = 0;
-    if (c)
+    if (c) {
         c->path = cache_path_of(path);
-    if (!c || !c->path) {
-        free(c);
+        c->state = cache_state_new();
+    }
+    if (!c || !c->path || !c->state) {
+        cache_close(c);
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     }
-    if (strlen(c->path) > 4000)
-        r = dt_err_set(e, DT_E_CACHE, "the path of the cache is too long");
-    char *slash = strrchr(c->path, '/');
-    if (r == 0 && slash && slash != c->path) {
-        *slash = 0;
-        r = dt_mkdirs(c->path, e);
-        *slash = '/';
+    if (strlen(c->path) > 4000) {
+        cache_close(c);
+        return dt_err_set(e, DT_E_CACHE, "the path of the cache is too long");
     }
-    if (r == 0)
-        r = cache_db_open(c, e);
-    if (r < 0) {
+    *ret = c;
+    return 0;
+}
+
+int cache_open(const char *path, struct cache **ret, struct dt_err *e)
+{
+    struct cache *c = NULL;
+    int r = cache_new(path, &c, e);
+    if (r < 0 || (r = cache_db_open(c, e)) < 0) {
         cache_close(c);
         return r;
     }
@@ -65,11 +69,24 @@ int cache_open(const char *path, struct cache **ret, struct dt_err *e)
     return 0;
 }
 
+int cache_hold(const char *path, struct cache **ret, struct dt_err *why)
+{
+    struct cache *c = NULL;
+    int r = cache_new(path, &c, why);
+    if (r < 0)
+        return r;
+    c->hold = true;
+    *ret = c;
+    return cache_db_open(c, why) == 0;
+}
+
 struct cache *cache_close(struct cache *c)
 {
     if (c) {
+        cache_keeper_stop(c->keeper);
         sqlite3_finalize(c->version);
         cache_db_close(c);
+        cache_state_free(c->state);
         free(c->path);
         free(c);
     }
@@ -86,15 +103,12 @@ static void store_count(struct cache *c, const char *want, const char *what)
 
 #define COLUMNS "id, want, signature, device, toolchain, policy, digest, body, factors, sha256"
 
-static bool delete_row(struct cache *c, sqlite3_int64 id)
+static bool drop_entry(struct cache *c, sqlite3_int64 id)
 {
-    sqlite3_stmt *s;
-    if (cache_prepare(c, "DELETE FROM entry WHERE id = ?1", NULL, 0, &s) != SQLITE_OK)
-        return false;
-    sqlite3_bind_int64(s, 1, id);
-    int rc = sqlite3_step(s);
-    sqlite3_finalize(s);
-    return rc == SQLITE_DONE;
+    char number[24];
+    const char *text[] = {number};
+    snprintf(number, sizeof number, "%lld", (long long)id);
+    return cache_row_aside(c, "entry", "id = CAST(?1 AS INTEGER)", text, 1);
 }
 
 static void store_touch(struct cache *c, sqlite3_int64 id)
@@ -128,8 +142,9 @@ static int take_document(sqlite3_stmt *s, void *user)
         text[i] = cache_column(s, i + 1);
     d->id = sqlite3_column_int64(s, 0);
     int r = cache_row_check(text, 8);
-    if (r == 1 && dt_json_load(text[6], strlen(text[6]), &d->doc, NULL) < 0)
-        r = 0;
+    int bad = r == 1 ? dt_json_load(text[6], strlen(text[6]), &d->doc, NULL) : 0;
+    if (bad < 0)
+        r = bad == DT_E_NOMEM ? bad : 0;
     if (r == 1) {
         json_object_del(d->doc, "recipe");
         snprintf(d->sum, sizeof d->sum, "%s", text[8]);
@@ -150,7 +165,7 @@ static int first(struct cache *c, const char *want, const char *sql, const char 
         if (c->reader)
             return 0;
         store_count(c, want, "damaged");
-        if (!delete_row(c, ret->id))
+        if (!drop_entry(c, ret->id))
             return 0; /* it cannot be deleted now: a miss all the same */
     }
 }
@@ -188,6 +203,17 @@ int cache_find(struct cache *c, const char *want, const char *signature, const c
     if (r > 0)
         *ret = d.doc;
     return r;
+}
+
+static json_t *toolchain_json(sqlite3_stmt *s) { return json_string(cache_column(s, 0)); }
+
+int cache_toolchains(struct cache *c, const struct cache_key *k, json_t **ret, struct dt_err *e)
+{
+    const char *text[] = {k->want, k->signature, k->device, k->policy, k->toolchain};
+    return cache_rows(c,
+                      "SELECT toolchain FROM entry WHERE want = ?1 AND signature = ?2 AND device = ?3 AND policy = ?4 "
+                      "AND toolchain <> ?5 ORDER BY created DESC, id DESC LIMIT 16",
+                      text, 5, toolchain_json, ret, e);
 }
 
 /* Run an insert; when the file proves damaged, once more in a new one. */
@@ -267,7 +293,7 @@ int cache_digest_get(struct cache *c, const char *digest, const char *arch, char
                       &k, e);
     if (r != CACHE_UNSOUND)
         return r;
-    cache_run(c, "DELETE FROM known WHERE digest = ?1 AND arch = ?2", text, 2);
+    cache_row_aside(c, "known", "digest = ?1 AND arch = ?2", text, 2);
     return 0;
 }
 
@@ -305,7 +331,8 @@ static int take_graph(sqlite3_stmt *s, void *user)
     struct graph *g = user;
     const char *text[] = {g->digest, cache_column(s, 0), cache_column(s, 1)};
     int r = cache_row_check(text, 2);
-    return r == 1 && dt_json_load(text[1], strlen(text[1]), &g->doc, NULL) < 0 ? 0 : r;
+    int bad = r == 1 ? dt_json_load(text[1], strlen(text[1]), &g->doc, NULL) : 0;
+    return bad < 0 ? bad == DT_E_NOMEM ? bad : 0 : r;
 }
 
 int cache_graph_get(struct cache *c, const char *digest, json_t **ret, struct dt_err *e)
@@ -316,7 +343,7 @@ int cache_graph_get(struct cache *c, const char *digest, json_t **ret, struct dt
         *ret = g.doc;
     if (r != CACHE_UNSOUND)
         return r;
-    cache_run(c, "DELETE FROM graph WHERE digest = ?1", &digest, 1);
+    cache_row_aside(c, "graph", "digest = ?1", &digest, 1);
     return 0;
 }
 
@@ -355,7 +382,7 @@ json_t *cache_stats(struct cache *c)
         }
         sqlite3_finalize(s);
     }
-    if (cache_prepare(c, "SELECT want, name, n FROM counter", NULL, 0, &s) == SQLITE_OK) {
+    if (cache_prepare(c, "SELECT want, name, n FROM counter WHERE want <> ''", NULL, 0, &s) == SQLITE_OK) {
         while (sqlite3_step(s) == SQLITE_ROW)
             store_add(store_member(by, cache_column(s, 0)), cache_column(s, 1), sqlite3_column_int64(s, 2));
         sqlite3_finalize(s);
@@ -374,6 +401,7 @@ json_t *cache_stats(struct cache *c)
     cache_reply_size(c, &replies, &reply_bytes);
     json_object_set_new(all, "replies",
                         json_pack("{s:I, s:I}", "rows", (json_int_t)replies, "bytes", (json_int_t)reply_bytes));
+    json_object_set_new(all, "store", cache_figures_json(c));
     json_object_set_new(all, "path", json_string(c->path));
     json_object_set_new(all, "by_want", by);
     return all;

@@ -211,18 +211,16 @@ void api_result(struct dtd_service *s, struct dtd_req *r)
         kept_reply(s, r, j);
     } else if (j->state == DTD_DONE) {
         char *copy = dt_memdup(j->result, j->result_len);
-        if (copy)
-            dtd_reply_take(r, 200, "application/json",
-                           !strcmp(j->cache, "hit") ? "Dovetail-Cache: hit\r\n" : "Dovetail-Cache: miss\r\n", copy,
-                           j->result_len);
-        else
-            dtd_reply_err(r, DT_E_NOMEM, "out of memory");
-    } else if (j->problem) {
-        json_t *o = json_loads(j->problem, 0, NULL);
+        dtd_reply_take(r, copy ? 200 : 503, "application/json",
+                       !strcmp(j->cache, "hit") ? "Dovetail-Cache: hit\r\n" : "Dovetail-Cache: miss\r\n", copy,
+                       j->result_len);
+    } else if (dtd_job_problem(j)) {
+        json_t *o = NULL;
+        dt_json_load(dtd_job_problem(j), strlen(dtd_job_problem(j)), &o, NULL);
         int status = (int)json_integer_value(json_object_get(o, "status"));
         json_decref(o);
         dtd_reply_take(r, status >= 400 && status < 600 ? status : 500, "application/problem+json", NULL,
-                       dt_strdup(j->problem), strlen(j->problem));
+                       dt_strdup(dtd_job_problem(j)), strlen(dtd_job_problem(j)));
     } else {
         dtd_reply_err(r, DT_E_NOT_FOUND, "the job is %s: there is no result yet", dtd_state_text(j->state));
     }

@@ -7,11 +7,12 @@
  *
  * Then by the graph's signature: parse and check the document (JSON only: kernels are the worker's business), digest
  * it, look under the digest for a signature and under the signature for the document, put the caller's names back. What
- * comes out is kept as the finished reply to this body.
+ * comes out is kept as the finished reply to this body. A document of an older toolchain that is still right goes out
+ * as stale, and is not kept; the graph is queued to be planned again (stale.c).
  *
  * Back on the loop: 200 with the document, or 202 with a job, shared by everybody who posts the same graph with the
- * same options meanwhile (accept.c). Graphs that cannot be parsed are refused here, with the same problem document
- * that the worker would give.
+ * same options meanwhile (accept.c). Graphs that cannot be parsed are refused here, with the same problem document that
+ * the worker would give.
  *
  * The look-up needs what the worker for the device says of itself (its first answer brings it); before that, and for
  * want=run and want=explain, there is none: the worker looks itself.
@@ -52,6 +53,7 @@ struct post {
     char share[DT_SHA256_TEXT], digest[DT_SHA256_TEXT], signature[DT_SHA256_TEXT];
     struct dtd_reply *reply; /* cache hit; before `work` one that may be out of date */
     enum dtd_hit_from from;
+    bool stale;            /* the reply is of an older toolchain: the request is made, too */
     struct dtd_keep *keep; /* for the job */
     const char *missed;    /* the factor of the key, NULL: not looked for */
     char graph[64];        /* its name */
@@ -153,15 +155,18 @@ static int post_find(struct post *p, struct dt_graph *g, struct cache_reply *of)
     json_t *doc = NULL;
     int r = c ? dtd_lookup(c, &l, g, of->digest, of->signature, &doc) : 0;
     struct cache_key k = {p->want, of->signature, p->dev.key, p->dev.toolchain, ""};
+    if (r == 0 && *of->signature) {
+        r = dtd_lookup_stale(c, &l, p->dev.sound_since, g, of->digest, of->signature, &doc);
+        p->stale = r == 1;
+    }
     if (r == 1)
         cache_last_row(c, &of->entry, of->generation);
     else if (c)
         p->missed = cache_missed(c, &k);
     dtd_hits_read_end(s->hits);
-    if (r != 1) {
-        memcpy(p->digest, of->digest, sizeof p->digest);
+    memcpy(p->digest, of->digest, sizeof p->digest);
+    if (r != 1)
         return 0;
-    }
     of->body = json_dumps(doc, JSON_COMPACT);
     of->len = of->body ? strlen(of->body) : 0;
     json_decref(doc);
@@ -173,8 +178,8 @@ static void post_by_signature(struct post *p, struct dt_graph *g)
     struct cache_reply of = {0};
     if (post_find(p, g, &of)) {
         if (of.len > dtd_replies_limit(p->a.s->replies))
-            p->key[0] = 0; /* too long to keep */
-        p->reply = dtd_reply_new(p->key, DTD_REPLY_TYPE, &of);
+            p->key[0] = 0;                                                     /* too long to keep */
+        p->reply = dtd_reply_new(p->stale ? "" : p->key, DTD_REPLY_TYPE, &of); /* what is stale is not kept */
         p->from = DTD_HIT_SIGNATURE;
     }
     cache_reply_done(&of);
@@ -222,12 +227,13 @@ static void post_work(struct dtd_async *a)
     snprintf(p->graph, sizeof p->graph, "%s", dt_json_text(g->json, "name"));
     if (cached && p->known && !g->is_plan)
         post_by_signature(p, g);
-    json_t *oj = p->reply ? NULL : dtd_options_to_json(&p->opt);
+    bool made = p->reply && !p->stale;
+    json_t *oj = made ? NULL : dtd_options_to_json(&p->opt);
     dt_free_ char *options = oj ? json_dumps(oj, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(oj);
-    if (!p->reply)
+    if (!made)
         post_share(p, g, options);
-    if (p->rc >= 0 && !p->reply) {
+    if (p->rc >= 0 && !made) {
         struct dt_str s = {0};
         dt_str_addf(&s, "{\"verb\":\"%s\",\"options\":%s,\"graph\":", verb, options);
         dt_str_addn(&s, p->body, p->len);
@@ -243,15 +249,28 @@ static void post_work(struct dtd_async *a)
 
 /* 200 with a finished reply. On the loop's thread. */
 static void post_hit(struct dtd_service *s, struct dtd_req *r, struct dtd_reply *f, const char *want,
-                     enum dtd_hit_from from, unsigned uid)
+                     enum dtd_hit_from from, unsigned uid, bool stale)
 {
     char h[320];
-    snprintf(h, sizeof h, "Dovetail-Cache: hit\r\nDovetail-Signature: %s\r\nDovetail-Digest: %s\r\n", f->of.signature,
-             f->of.digest);
+    snprintf(h, sizeof h, "Dovetail-Cache: %s\r\nDovetail-Signature: %s\r\nDovetail-Digest: %s\r\n",
+             stale ? "stale" : "hit", f->of.signature, f->of.digest);
     s->cache_hits++;
     s->hits_from[from]++;
     dtd_hits_note(s->hits, f, want, uid, from == DTD_HIT_SIGNATURE && *f->key, true);
     dtd_reply_finished(s, r, f, h, false);
+}
+
+/* What was served is stale: plan it again. */
+static void post_again(struct post *p)
+{
+    struct dtd_post post = {p->uid, true, p->share, p->want, p->device, p->opt.timeout, p->request, p->nrequest};
+    p->request = NULL;
+    struct dtd_job *j = dtd_requeue(p->a.s, &post, p->digest);
+    if (j) {
+        snprintf(j->graph, sizeof j->graph, "%s", p->graph);
+        j->keep = p->keep;
+        p->keep = NULL;
+    }
 }
 
 static void post_after(struct dtd_async *a)
@@ -267,7 +286,9 @@ static void post_after(struct dtd_async *a)
         return;
     }
     if (p->reply) {
-        post_hit(s, a->req, p->reply, p->want, p->from, p->uid);
+        post_hit(s, a->req, p->reply, p->want, p->from, p->uid, p->stale);
+        if (p->stale)
+            post_again(p);
         return;
     }
     if (dtd_closed(s, a->req))
@@ -337,7 +358,7 @@ static bool post_at_once(struct post *p, struct dtd_service *s, struct dtd_req *
     p->reply = *p->key ? dtd_replies_get(s->replies, p->key, p->version, &sound) : NULL;
     if (!sound)
         return false;
-    post_hit(s, r, p->reply, p->want, DTD_HIT_MEMORY, p->uid);
+    post_hit(s, r, p->reply, p->want, DTD_HIT_MEMORY, p->uid, false);
     return true;
 }
 

@@ -54,10 +54,17 @@ struct dtd_hits {
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
+/* Not while the service itself has the file not open: SQLite keeps one index of the log for a process, and what opens
+ * it on a disk that cannot be written would leave it so for those that write later. */
 static struct cache *hits_reader(struct dtd_hits *h, struct cache **c, uint64_t *tried)
 {
     uint64_t now = uv_hrtime() / 1000000;
-    if (!*c && h->s->cache && (!*tried || now - *tried >= RETRY_MS)) {
+    struct cache_figures f = {0};
+    if (h->s->cache)
+        cache_figures(h->s->cache, &f);
+    if (!f.open)
+        *c = cache_close(*c);
+    if (!*c && f.open && (!*tried || now - *tried >= RETRY_MS)) {
         struct dt_err e = {0};
         *tried = now;
         if (cache_reader(h->s->cache, c, &e) < 0)

@@ -68,6 +68,8 @@ struct dtd_http {
     uv_pipe_t listener;
     bool listening, stopping;
     char path[108];
+    uv_pipe_t spare;        /* for a connection that there is no memory for */
+    bool spare_used, waits; /* it is closing; another such connection waits for it */
     struct dtd_conn *conns;
     unsigned ordinary, reserved; /* connections */
     struct dtd_account *accounts;

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 
 #include "base/alloc.h"
+#include "base/json.h"
 #include "base/wire.h"
 #include "daemon/service/http-priv.h"
 
@@ -193,9 +194,28 @@ void dtd_reply_shared(struct dtd_req *r, int status, const char *type, const cha
     }
 }
 
+/* The answer when there is no memory for one: it takes none. */
+static void no_memory(struct dtd_conn *c)
+{
+    static const char reply[] =
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nContent-Length: 83\r\n"
+        "Connection: close\r\n\r\n"
+        "{\"type\":\"about:blank\",\"title\":\"out of memory\",\"status\":503,\"code\":\"out-of-memory\"}\n";
+    uv_buf_t b = uv_buf_init((char *)reply, sizeof reply - 1);
+    c->http->count.by_class[5]++;
+    if (c->state != CONN_CLOSED)
+        uv_try_write((uv_stream_t *)&c->pipe, &b, 1);
+    conn_timer(c, 0); /* close, but not under the caller's feet */
+}
+
 void dtd_reply_take(struct dtd_req *r, int status, const char *type, const char *headers, char *body, size_t len)
 {
     struct dtd_conn *c = r->conn;
+    c->req.gone = NULL;
+    if (!body && status != 204 && status != 304) {
+        no_memory(c);
+        return;
+    }
     if (!body)
         len = 0;
     struct dt_str h = whole_head(c, status, type, headers, len);
@@ -214,7 +234,9 @@ void dtd_reply_problem(struct dtd_req *r, int status, const char *headers, struc
     if (status && status != dt_err_http(e->num)) {
         /* the status member must say what the status line says */
         char *text = dt_problem_json(e);
-        json_t *o = text ? json_loads(text, 0, NULL) : NULL;
+        json_t *o = NULL;
+        if (text)
+            dt_json_load(text, strlen(text), &o, NULL);
         free(text);
         if (o)
             json_object_set_new(o, "status", json_integer(status));

@@ -173,7 +173,8 @@ static bool admit(struct dtd_conn *c)
     struct dtd_req *r = &c->req;
     const struct dtd_http_hooks *hook = &c->http->hook;
     if (!split_target(c)) {
-        http_refuse(c, 400, "the target is not a path");
+        bool starved = c->url.failed || (c->url.len && c->url.s[0] == '/' && !c->path);
+        http_refuse(c, starved ? 503 : 400, starved ? "out of memory" : "the target is not a path");
         return false;
     }
     r->method = c->method;
@@ -369,6 +370,33 @@ void conn_reply_done(struct dtd_conn *c)
 }
 
 /* ---- listening -------------------------------------------------------------------------------------------------- */
+static void on_connection(uv_stream_t *st, int status);
+
+static void on_spare_closed(uv_handle_t *h)
+{
+    struct dtd_http *s = h->data;
+    s->spare_used = false;
+    if (s->waits && s->listening) {
+        s->waits = false;
+        on_connection((uv_stream_t *)&s->listener, 0);
+    }
+}
+
+/* There is no memory for a connection, not even to turn it away. It must be taken all the same: libuv waits for that
+ * before it looks at the next, for ever. */
+static void http_no_memory(struct dtd_http *s)
+{
+    s->waits |= s->spare_used;
+    if (s->spare_used)
+        return;
+    s->spare_used = true;
+    uv_pipe_init(s->loop, &s->spare, 0);
+    s->spare.data = s;
+    if (!uv_accept((uv_stream_t *)&s->listener, (uv_stream_t *)&s->spare))
+        s->count.turned_away++;
+    uv_close((uv_handle_t *)&s->spare, on_spare_closed);
+}
+
 static void on_turned_away(uv_handle_t *h)
 {
     struct dtd_conn *c = h->data;
@@ -438,9 +466,13 @@ static bool enter(struct dtd_http *s, struct dtd_conn *c)
 static void on_connection(uv_stream_t *st, int status)
 {
     struct dtd_http *s = st->data;
-    struct dtd_conn *c = status < 0 ? NULL : dt_calloc(1, sizeof *c);
-    if (!c) /* without memory it waits until one of the others ends */
+    if (status < 0)
         return;
+    struct dtd_conn *c = dt_calloc(1, sizeof *c);
+    if (!c) {
+        http_no_memory(s);
+        return;
+    }
     c->http = s;
     c->handles = 2;
     uv_pipe_init(s->loop, &c->pipe, 0);

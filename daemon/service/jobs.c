@@ -19,6 +19,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/wire.h"
 #include "daemon/service/fair.h"
 
@@ -36,6 +37,8 @@ static uint64_t wall_ms(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
+    if (t.tv_sec < 0) /* a clock that is wrong; 0 is "not yet" */
+        return 1;
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
@@ -170,6 +173,21 @@ static void add_event(struct dtd_job *j, int kind, json_t *o)
     dtd_job_poke(j);
 }
 
+const char *dtd_job_problem(const struct dtd_job *j)
+{
+    static const char none[] = "{\"type\":\"about:blank\",\"title\":\"out of memory\",\"status\":503,"
+                               "\"code\":\"out-of-memory\",\"detail\":\"out of memory for the reason\"}";
+    return j->problem ? j->problem : j->state == DTD_FAILED ? none : NULL;
+}
+
+/* A document that we made ourselves; NULL: memory. */
+static json_t *parsed(const char *text)
+{
+    json_t *o = NULL;
+    dt_json_load(text, strlen(text), &o, NULL);
+    return o;
+}
+
 static void jobs_enter(struct dtd_jobs *js, struct dtd_job *j, enum dtd_state s)
 {
     assert(allowed[j->state] & 1u << s);
@@ -195,8 +213,8 @@ static void jobs_enter(struct dtd_jobs *js, struct dtd_job *j, enum dtd_state s)
         j->request = NULL;
     }
     json_t *o = json_pack("{s:s}", "event", state_names[s]);
-    if (o && j->problem)
-        json_object_set_new(o, "problem", json_loads(j->problem, 0, NULL));
+    if (o && dtd_job_problem(j))
+        json_object_set_new(o, "problem", parsed(dtd_job_problem(j)));
     if (o && *j->cache)
         json_object_set_new(o, "cache", json_string(j->cache));
     told(js, j, false);
@@ -419,7 +437,7 @@ const struct dtd_event *dtd_job_event_after(const struct dtd_job *j, uint64_t se
     return NULL;
 }
 
-static void jobs_put(json_t *o, const char *name, json_t *v) { json_object_set_new(o, name, v); }
+static bool jobs_put(json_t *o, const char *name, json_t *v) { return json_object_set_new(o, name, v) == 0; }
 
 json_t *dtd_job_json(const struct dtd_job *j)
 {
@@ -431,33 +449,36 @@ json_t *dtd_job_json(const struct dtd_job *j)
         json_decref(links);
         return NULL;
     }
-    jobs_put(o, "created", time_json(j->created_ms));
+    bool ok = jobs_put(o, "created", time_json(j->created_ms));
     if (*j->trace)
-        jobs_put(o, "trace", json_string(j->trace));
+        ok &= jobs_put(o, "trace", json_string(j->trace));
     if (j->started_ms)
-        jobs_put(o, "started", time_json(j->started_ms));
+        ok &= jobs_put(o, "started", time_json(j->started_ms));
     if (j->finished_ms)
-        jobs_put(o, "finished", time_json(j->finished_ms));
+        ok &= jobs_put(o, "finished", time_json(j->finished_ms));
     if (j->turns)
-        jobs_put(o, "turns_lost", json_integer(j->turns));
-    jobs_put(o, "events", json_integer((json_int_t)j->seq));
+        ok &= jobs_put(o, "turns_lost", json_integer(j->turns));
+    ok &= jobs_put(o, "events", json_integer((json_int_t)j->seq));
     if (j->progress)
-        jobs_put(o, "progress", json_loads(j->progress, 0, NULL));
+        ok &= jobs_put(o, "progress", parsed(j->progress));
     if (*j->cache)
-        jobs_put(o, "cache", json_string(j->cache));
+        ok &= jobs_put(o, "cache", json_string(j->cache));
     if (*j->digest)
-        jobs_put(o, "digest", json_string(j->digest));
+        ok &= jobs_put(o, "digest", json_string(j->digest));
     if (*j->signature)
-        jobs_put(o, "signature", json_string(j->signature));
-    if (j->problem)
-        jobs_put(o, "problem", json_loads(j->problem, 0, NULL));
-    jobs_put(links, "self", json_sprintf("/v1/jobs/%s", j->id));
-    jobs_put(links, "events", json_sprintf("/v1/jobs/%s/events", j->id));
+        ok &= jobs_put(o, "signature", json_string(j->signature));
+    if (dtd_job_problem(j))
+        ok &= jobs_put(o, "problem", parsed(dtd_job_problem(j)));
+    ok &= jobs_put(links, "self", json_sprintf("/v1/jobs/%s", j->id));
+    ok &= jobs_put(links, "events", json_sprintf("/v1/jobs/%s/events", j->id));
     if (j->state == DTD_DONE)
-        jobs_put(links, "result", json_sprintf("/v1/jobs/%s/result", j->id));
+        ok &= jobs_put(links, "result", json_sprintf("/v1/jobs/%s/result", j->id));
     if (j->state == DTD_DONE && *j->signature && (!strcmp(j->want, "plan") || !strcmp(j->want, "analysis")))
-        jobs_put(links, "document",
-                 json_sprintf("/v1/%s/%s", !strcmp(j->want, "plan") ? "plans" : "analyses", j->signature));
-    jobs_put(o, "links", links);
-    return o;
+        ok &= jobs_put(links, "document",
+                       json_sprintf("/v1/%s/%s", !strcmp(j->want, "plan") ? "plans" : "analyses", j->signature));
+    ok &= jobs_put(o, "links", links);
+    if (ok)
+        return o;
+    json_decref(o);
+    return NULL; /* a job that lacks what it has is another answer than it should be */
 }

@@ -159,6 +159,8 @@ void dtd_job_unwatch(struct dtd_jobs *js, struct dtd_watch *w);
 void dtd_job_poke(struct dtd_job *j); /* call its watchers although nothing happened: the service stops */
 const struct dtd_event *dtd_job_event_after(const struct dtd_job *j, uint64_t seq); /* the first with a larger number */
 
+/* Why it failed or was cancelled, or NULL. A failed job always has one. */
+const char *dtd_job_problem(const struct dtd_job *j);
 json_t *dtd_job_json(const struct dtd_job *j); /* what GET /v1/jobs/ID answers */
 
 #endif

@@ -155,10 +155,10 @@ static int write_one(struct dtd_journal *l, const struct record *r, struct dt_er
 
 static int journal_open(struct dtd_journal *l, struct dt_err *e)
 {
-    int r = cache_open(l->s->cfg.cache, &l->db, e);
+    int r = cache_hold(l->s->cfg.cache, &l->db, e); /* a file that is not there now may be there later */
     if (r >= 0)
         cache_jobs_settings(l->db);
-    return r;
+    return r < 0 ? r : r ? 0 : DT_E_CACHE;
 }
 
 static void journal_work(uv_work_t *h)

@@ -13,7 +13,7 @@
  * came of them; when every result of a job that ran has been fetched, it is over sooner. Then no new connections, the
  * service's own socket file goes, and replies under way are finished. A second signal ends the wait.
  *
- * Exit status: 0 stopped by a signal, 2 wrong usage or configuration, 4 no device, no cache, or no socket.
+ * Exit status: 0 stopped by a signal, 2 wrong usage or configuration, 4 no device, or the socket cannot be created.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -332,6 +332,24 @@ static int options(int argc, char **argv, struct dtd_config *c, struct dt_err *e
     return r >= 0 && checks ? check(c, e) : r;
 }
 
+static void store_says(void *user, bool bad, const char *text) { dt_log(bad ? DT_LOG_WARN : DT_LOG_INFO, "%s", text); }
+
+/* The service goes on without its cache: a full disk or a damaged file costs what is stored, not the work. */
+static int open_store(const struct dtd_config *c, struct dt_err *e)
+{
+    struct dt_err why = {0};
+    int r = cache_hold(c->cache, &svc.cache, &why);
+    if (r < 0) {
+        dt_err_move(e, &why);
+        return r;
+    }
+    if (r == 0)
+        dt_log(DT_LOG_WARN, "working without a cache: %s", why.detail ? why.detail : dt_err_text(why.num));
+    dt_err_done(&why);
+    cache_told(svc.cache, store_says, NULL);
+    return cache_keep(svc.cache, (int64_t)c->cache_max_mb << 20, e);
+}
+
 static int setup(struct dt_err *e)
 {
     svc.loop = uv_default_loop();
@@ -345,7 +363,7 @@ static int setup(struct dt_err *e)
     svc.hits = dtd_hits_new(&svc);
     if (!svc.replies || !svc.hits)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    int r = cache_open(c->cache, &svc.cache, e);
+    int r = open_store(c, e);
     if (r >= 0 && !(svc.cache_path = dt_strdup(cache_path(svc.cache))))
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r >= 0)

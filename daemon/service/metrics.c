@@ -170,6 +170,21 @@ static void add_jobs(struct dt_str *o, const struct dtd_service *s)
     }
 }
 
+/* How the cache's file fares, as the service sees it. */
+static void add_store(struct dt_str *o, struct cache *c)
+{
+    struct cache_figures f;
+    cache_figures(c, &f);
+    gauge(o, "store_open", "1: the cache's file is open.", f.open);
+    gauge(o, "store_writable", "1: the last write to the cache's file was one.", f.open && f.writable);
+    gauge(o, "store_checking", "1: the cache's file was not closed, and is being checked.", f.checking);
+    gauge(o, "store_bytes", "Bytes of the cache's file that are in use.", (double)f.bytes);
+    counter(o, "store_damaged_rows_total", "Damaged rows that the service set aside.", f.damaged_rows);
+    counter(o, "store_damaged_files_total", "Damaged files that the service set aside.", f.damaged_files);
+    counter(o, "store_saved_rows_total", "Sound rows that were taken over from damaged files.", f.saved_rows);
+    counter(o, "store_evicted_total", "Steps in which the least recently used rows went.", f.evicted);
+}
+
 static void add_cache(struct dt_str *o, const struct dtd_service *s, const struct dtd_pool_counts *p, uint64_t bytes)
 {
     struct cache_counts n;
@@ -191,6 +206,7 @@ static void add_cache(struct dt_str *o, const struct dtd_service *s, const struc
     gauge(o, "cache_bytes", "Bytes of the cache's file and its log on the disk.", (double)bytes);
     counter(o, "cache_damaged_total", "Damaged rows and files of the cache that were met.", n.damaged + p->damaged);
     counter(o, "cache_failed_writes_total", "Writes to the cache that failed.", n.failed_writes + p->failed_writes);
+    add_store(o, s->cache);
 }
 
 /* 1 for what is in force: of the default device's worker and its compilers, files and system calls. */

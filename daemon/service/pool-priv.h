@@ -42,6 +42,7 @@ struct dtd_worker {
     struct dtd_spent spent;   /* on its job, by stage */
     enum dtd_end end;         /* why it was killed */
     struct cache_counts said; /* in its last beat */
+    bool storeless;           /* the cache's file was not open when it started */
 };
 
 struct known {
@@ -71,11 +72,13 @@ void worker_give(struct dtd_worker *w, struct dtd_job *j); /* IDLE */
 void worker_ping(struct dtd_worker *w);                    /* IDLE */
 void worker_end(struct dtd_worker *w);                     /* IDLE: by closing its stdin */
 void worker_kill(struct dtd_worker *w, enum dtd_end end, const char *why);
+void worker_take(struct dtd_worker *w, const char *p, size_t n); /* the next bytes that it sent */
 /* Kill it when nothing came from it for cfg.worker_silence seconds. */
 void worker_look(struct dtd_worker *w, uint64_t now);
 
 void worker_watch(struct dtd_worker *w); /* watch.c: BUSY; until the timer is stopped */
 
+bool pool_store(const struct dtd_pool *p); /* is the cache's file open? */
 int pool_learn(struct dtd_pool *p, const char *spec, const json_t *doc);
 void pool_fail_queued(struct dtd_pool *p, const char *device, const char *problem);
 void pool_worker_gone(struct dtd_pool *p, const char *device, bool failed_to_start);

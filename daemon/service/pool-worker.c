@@ -294,7 +294,7 @@ static void become_idle(struct dtd_worker *w)
 }
 
 /* Split {"cache":…,"signature":…,"digest":…,"document":{…}} into its small part, parsed, and the document's bytes. */
-static json_t *split_result(const char *body, size_t len, const char **doc, size_t *doc_len)
+static json_t *split_result(const char *body, size_t len, const char **doc, size_t *doc_len, bool *starved)
 {
     static const char mark[] = ",\"document\":";
     size_t look = len < 1024 ? len : 1024;
@@ -304,7 +304,8 @@ static json_t *split_result(const char *body, size_t len, const char **doc, size
     struct dt_str head = {0};
     dt_str_addn(&head, body, (size_t)(at - body));
     dt_str_addc(&head, '}');
-    json_t *o = head.failed ? NULL : json_loadb(head.s, head.len, 0, NULL);
+    json_t *o = NULL;
+    *starved = head.failed || dt_json_load(head.s, head.len, &o, NULL) == DT_E_NOMEM;
     dt_str_done(&head);
     *doc = at + sizeof mark - 1;
     *doc_len = len - (size_t)(*doc - body) - 1;
@@ -342,14 +343,21 @@ static void got_result(struct dtd_worker *w, const char *body, size_t len)
     struct dtd_pool *p = w->pool;
     const char *doc = NULL;
     size_t ndoc = 0;
-    json_t *head = split_result(body, len, &doc, &ndoc);
+    bool starved = false;
+    json_t *head = split_result(body, len, &doc, &ndoc, &starved);
+    if (starved) {
+        w->why_num = DT_E_NOMEM;
+        worker_kill(w, DTD_END_EXIT, "out of memory for its answer");
+        return;
+    }
     if (!head || !plain_head(head) || ndoc < 2 || doc[0] != '{' || doc[ndoc - 1] != '}') {
         broke(w, "its answer has no document, or no cache, signature and digest before it");
         json_decref(head);
         return;
     }
     if (w->state == WORKER_STARTING) {
-        json_t *o = json_loadb(doc, ndoc, 0, NULL);
+        json_t *o = NULL;
+        dt_json_load(doc, ndoc, &o, NULL);
         int r = o ? pool_learn(p, w->device, o) : DT_E_INTERNAL;
         json_decref(o);
         if (r < 0) {
@@ -398,8 +406,9 @@ static char *copy_of(const json_t *o, const char *name)
 static void got_error(struct dtd_worker *w, const char *body, size_t len)
 {
     struct dtd_pool *p = w->pool;
-    json_t *o = json_loadb(body, len, 0, NULL);
-    const char *code = json_string_value(json_object_get(o, "code"));
+    json_t *o = NULL;
+    bool starved = dt_json_load(body, len, &o, NULL) == DT_E_NOMEM;
+    const char *code = starved ? dt_err_code(DT_E_NOMEM) : json_string_value(json_object_get(o, "code"));
     int num = code ? dt_err_from_code(code) : DT_E_INTERNAL;
     if (!code || strcmp(dt_err_code(num), code)) {
         broke(w, "its error has no code that there is");
@@ -430,7 +439,9 @@ static void got_error(struct dtd_worker *w, const char *body, size_t len)
 
 static void got_progress(struct dtd_worker *w, const char *body, size_t len)
 {
-    json_t *o = json_loadb(body, len, 0, NULL);
+    json_t *o = NULL;
+    if (dt_json_load(body, len, &o, NULL) == DT_E_NOMEM)
+        return;
     json_int_t done = json_integer_value(json_object_get(o, "done")), of = json_integer_value(json_object_get(o, "of"));
     if (!*dt_json_text(o, "stage") || done < 0 || of < 0 || done > INT_MAX || of > INT_MAX)
         broke(w, "its progress is not understood");
@@ -531,6 +542,17 @@ static void take_frames(struct dtd_worker *w)
         dt_str_done(&w->frame);
 }
 
+void worker_take(struct dtd_worker *w, const char *p, size_t n)
+{
+    dt_str_addn(&w->frame, p, n);
+    if (w->frame.failed) {
+        dt_str_done(&w->frame);
+        worker_kill(w, DTD_END_EXIT, "out of memory for its answer");
+    } else if (w->frame.len) {
+        take_frames(w);
+    }
+}
+
 static void on_alloc(uv_handle_t *h, size_t want, uv_buf_t *b)
 {
     static char chunk[65536]; /* one loop, one thread: used up before the next call */
@@ -551,14 +573,8 @@ static void on_out(uv_stream_t *st, ssize_t n, const uv_buf_t *b)
         return;
     }
     w->heard = uv_now(w->pool->service->loop);
-    dt_str_addn(&w->frame, b->base, (size_t)n);
-    if (w->frame.failed) {
-        dt_str_done(&w->frame);
-        worker_kill(w, DTD_END_EXIT, "out of memory for its answer");
-    } else if (w->frame.len) {
-        take_frames(w);
-        dtd_pool_kick(w->pool);
-    }
+    worker_take(w, b->base, (size_t)n);
+    dtd_pool_kick(w->pool);
 }
 
 static void on_process_exit(uv_process_t *pr, int64_t status, int sig)
@@ -598,6 +614,7 @@ bool worker_spawn(struct dtd_pool *p, const char *device)
     w->pool = p;
     snprintf(w->device, sizeof w->device, "%s", device);
     w->handles = 5;
+    w->storeless = !pool_store(p);
     uv_pipe_init(s->loop, &w->in, 0);
     uv_pipe_init(s->loop, &w->out, 0);
     uv_timer_init(s->loop, &w->timer);

@@ -83,6 +83,7 @@ int pool_learn(struct dtd_pool *p, const char *spec, const json_t *doc)
     copy_text(k->device.arch, sizeof k->device.arch, doc, "arch");
     copy_text(k->device.key, sizeof k->device.key, doc, "key");
     copy_text(k->device.toolchain, sizeof k->device.toolchain, doc, "toolchain");
+    copy_text(k->device.sound_since, sizeof k->device.sound_since, doc, "sound_since");
     copy_text(k->device.figures, sizeof k->device.figures, doc, "figures");
     copy_text(k->device.driver, sizeof k->device.driver, doc, "driver");
     copy_text(k->device.calibration, sizeof k->device.calibration, doc, "calibration");
@@ -110,6 +111,14 @@ void pool_fail_queued(struct dtd_pool *p, const char *device, const char *proble
                 w->job = NULL;
         dtd_job_fail(js, j, dt_strdup(problem));
     }
+}
+
+bool pool_store(const struct dtd_pool *p)
+{
+    struct cache_figures f = {.open = true};
+    if (p->service->cache)
+        cache_figures(p->service->cache, &f);
+    return f.open;
 }
 
 static bool wanted(const struct dtd_pool *p, const char *device)
@@ -145,13 +154,17 @@ static struct dtd_job *pool_next(const struct dtd_pool *p, const struct dtd_job 
     return dtd_fair_next(&p->service->jobs, except, pool_takes, &c);
 }
 
+static void spawn_later(struct dtd_pool *p); /* there was no memory for a worker: again after a pause */
+
 /* Workers for devices that have none: in free slots, then in that of an idle worker whose device nobody wants. */
 static void pool_fill(struct dtd_pool *p)
 {
     struct dtd_job *j;
     while ((j = pool_next(p, NULL, NULL)) && p->nworkers < (unsigned)p->service->cfg.max_workers)
-        if (!worker_spawn(p, j->device))
+        if (!worker_spawn(p, j->device)) {
+            spawn_later(p);
             return;
+        }
     for (struct dtd_worker *w = p->workers; j && w; w = w->next)
         if (w->state == WORKER_IDLE && !wanted(p, w->device)) {
             worker_end(w);
@@ -205,6 +218,16 @@ static void pool_turns(struct dtd_pool *p)
     uv_timer_start(&p->turn, on_turn, ms, 0);
 }
 
+/* A worker may touch only what was there when it started (daemon/worker/confine.c). One that began without the store
+ * makes room for another when the store is there. */
+static void pool_renew(struct dtd_pool *p)
+{
+    bool open = pool_store(p);
+    for (struct dtd_worker *w = p->workers; w; w = w->next)
+        if (open && w->storeless && w->state == WORKER_IDLE && !p->stopping)
+            worker_end(w);
+}
+
 void dtd_pool_kick(struct dtd_pool *p)
 {
     struct dtd_job *j;
@@ -212,6 +235,7 @@ void dtd_pool_kick(struct dtd_pool *p)
         return;
     p->kicking = true;
     p->service->jobs.slice = (double)p->service->cfg.job_slice;
+    pool_renew(p);
     for (struct dtd_worker *w = p->workers; w; w = w->next)
         if (w->state == WORKER_IDLE && (j = pool_next(p, NULL, w->device)))
             worker_give(w, j);
@@ -243,9 +267,13 @@ void dtd_pool_cancel(struct dtd_pool *p, struct dtd_job *j)
 static void on_restart(uv_timer_t *t)
 {
     struct dtd_pool *p = t->data;
-    if (!p->stopping && !find_worker(p, p->service->cfg.device))
-        worker_spawn(p, p->service->cfg.device);
+    if (!p->stopping && !find_worker(p, p->service->cfg.device) && !worker_spawn(p, p->service->cfg.device))
+        spawn_later(p);
+    else
+        dtd_pool_kick(p);
 }
+
+static void spawn_later(struct dtd_pool *p) { uv_timer_start(&p->restart, on_restart, RESTART_MIN_MS, 0); }
 
 /* A worker is gone for good (its memory is being released): replace it, use the free slot. */
 void pool_worker_gone(struct dtd_pool *p, const char *device, bool failed_to_start)
@@ -328,7 +356,8 @@ void dtd_pool_start(struct dtd_pool *p, void (*ready)(struct dtd_service *s, str
     p->ready = ready;
     p->last_beat = uv_now(p->service->loop);
     uv_timer_start(&p->beat, on_beat, DTD_BEAT_MS, DTD_BEAT_MS);
-    worker_spawn(p, p->service->cfg.device);
+    if (!worker_spawn(p, p->service->cfg.device))
+        spawn_later(p);
 }
 
 void dtd_pool_stop(struct dtd_pool *p, bool kill_busy)

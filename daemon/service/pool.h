@@ -24,7 +24,8 @@ struct dtd_pool;
 /* What a worker said about its device; enough to look documents up in the cache. */
 struct dtd_device {
     char arch[16], key[192], toolchain[256];
-    char figures[16]; /* of its timing model: stock, calibrated, given; "" for a GPU */
+    char sound_since[16]; /* the oldest rewriter whose documents are right */
+    char figures[16];     /* of its timing model: stock, calibrated, given; "" for a GPU */
     char driver[64], calibration[DT_SHA256_TEXT],
         settings[128];   /* its build; figures in force; what else changes plans */
     json_t *info;        /* the "device" member of documents */

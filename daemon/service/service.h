@@ -171,6 +171,9 @@ void dtd_watchdog_stop(void);
  * is answered (503 with Retry-After). */
 bool dtd_closed(struct dtd_service *s, struct dtd_req *r);
 
+/* stale.c: what was served is of an older toolchain; plan it again. Takes p->request. The job if it is new. */
+struct dtd_job *dtd_requeue(struct dtd_service *s, const struct dtd_post *p, const char *digest);
+
 /* ---- peer.c ----------------------------------------------------------------------------------------------------- */
 uid_t dtd_peer_uid(const struct dtd_req *r); /* (uid_t)-1: not known */
 /* root, the service's user, or a user that the configuration names */

@@ -58,6 +58,12 @@ int dtd_lookup(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, 
 /* The same with digest and signature known. */
 int dtd_lookup_signature(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, const char *digest,
                          const char *signature, json_t **ret);
+/* stale.c: may an entry of toolchain `old` be served where `mine` is in use? `since`: the oldest rewriter whose plans
+ * are right (RW_SOUND_SINCE); ptx: no module of the graph is CUDA C++. */
+bool dtd_toolchain_stands(const char *old, const char *mine, const char *since, bool ptx);
+/* The newest entry that may, after dtd_lookup found none but a signature. As dtd_lookup_signature. */
+int dtd_lookup_stale(struct cache *c, const struct dtd_lookup *l, const char *since, struct dt_graph *g,
+                     const char *digest, const char *signature, json_t **ret);
 /* Complete the warnings of a document: those that the posted graph alone gives (graph/warnings.c) come first, and the
  * others get the names of their kernels. To be called once for every document that goes out; dtd_lookup does it itself.
  * DT_E_NOMEM. */

@@ -162,10 +162,10 @@ int wrk_devices(struct wrk *w, json_t *in, const struct dtd_options *o, struct w
                           : !dev_info(w->dev)->soft ? NULL
                           : given && *given         ? "given"
                                                     : "stock";
-    a->document = json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:s, s:s, s:s?, s:o, s:o}", "spec", w->spec, "device",
+    a->document = json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s?, s:o, s:o}", "spec", w->spec, "device",
                             dev_info_to_json(dev_info(w->dev)), "arch", dev_info(w->dev)->arch, "key", w->key,
-                            "toolchain", w->toolchain, "driver", w->driver, "calibration", w->calibration, "settings",
-                            settings, "figures", figures, "devices",
+                            "toolchain", w->toolchain, "sound_since", RW_SOUND_SINCE, "driver", w->driver,
+                            "calibration", w->calibration, "settings", settings, "figures", figures, "devices",
                             w->devices ? json_incref(w->devices) : json_array(), "confinement", wrk_confinement(w));
     return a->document ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }

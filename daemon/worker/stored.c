@@ -11,12 +11,20 @@
 #include "daemon/shared/shared.h"
 #include "daemon/worker/worker.h"
 
-int wrk_need_cache(struct wrk *w, struct dt_err *e) { return w->cache ? 0 : cache_open(w->cache_path, &w->cache, e); }
+static void stored_says(void *user, bool bad, const char *text) { dt_log(bad ? DT_LOG_WARN : DT_LOG_INFO, "%s", text); }
+
+int wrk_need_cache(struct wrk *w, struct dt_err *e)
+{
+    int r = w->cache ? 0 : cache_open(w->cache_path, &w->cache, e);
+    if (r >= 0)
+        cache_told(w->cache, stored_says, NULL);
+    return r;
+}
 
 void wrk_open_cache(struct wrk *w)
 {
     struct dt_err why = {0};
-    if (!w->cache && cache_open(w->cache_path, &w->cache, &why) < 0)
+    if (wrk_need_cache(w, &why) < 0)
         dt_log(DT_LOG_WARN, "working without a cache: %s", why.detail ? why.detail : dt_err_text(why.num));
     dt_err_done(&why);
 }

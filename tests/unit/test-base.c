@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/json.h"
 #include "base/radix.h"
 #include "base/str.h"
 #include "base/subject.h"
@@ -316,9 +317,29 @@ static void sentences_know_their_subjects(void **state)
     dt_err_done(&e);
 }
 
+/* Each allocation fails once, jansson's among them: no memory is no fault of the text. */
+static void test_json_memory(void **state)
+{
+    static const char text[] = "{\"a\": [1, 2.5, \"text\", {\"b\": null}], \"big\": 18446744073709551615, \"c\": []}";
+    int r = DT_E_NOMEM;
+    for (long n = 1; r; n++) {
+        struct dt_err e = {0};
+        json_t *doc = NULL;
+        dt_alloc_fail_after(n);
+        r = dt_json_load(text, sizeof text - 1, &doc, &e);
+        dt_alloc_fail_after(0);
+        assert_true(r == 0 || r == DT_E_NOMEM);
+        assert_int_equal(e.num, r);
+        dt_err_done(&e);
+        json_decref(doc);
+        assert_true(n < 1000);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_json_memory),
         cmocka_unit_test(err_keeps_the_first),
         cmocka_unit_test(problem_of_bytes_that_are_not_utf8),
         cmocka_unit_test(arena_is_zeroed_and_aligned),

@@ -376,15 +376,20 @@ static void test_no_database(void **state)
     put(c, "a", 1);
     cache_close(c);
     remove(path);
-    sql("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)"); /* SQLite, but somebody else's */
+    sql("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)"); /* SQLite, but somebody else's: left alone */
+    struct dt_err e = {0};
+    assert_int_equal(cache_open(path, &c, &e), DT_E_CACHE);
+    assert_non_null(strstr(e.detail, "another program's"));
+    dt_err_done(&e);
+    assert_false(exists(".bad.2"));
+    sql("INSERT INTO theirs VALUES (2)");
+    remove(path);
     c = must_open();
-    assert_true(exists(".bad.2"));
-    assert_int_equal(get(c, "a"), -1);
     put(c, "a", 2);
     cache_close(c);
     overwrite(text, 100, 40); /* the header of ours: application id and more */
     c = must_open();
-    assert_true(exists(".bad.3"));
+    assert_true(exists(".bad.2"));
     assert_int_equal(get(c, "a"), -1);
     cache_close(c);
 }
@@ -601,6 +606,41 @@ static void test_recipes(void **state)
 
 /* A plan's digest is of modules and launches: names of modules, times, machine code and what else is in the document do
  * not matter; any change of what runs does. */
+/* A plan whose recipe is none: it is left out, like a plan without one, and the cache stays sound. */
+static void test_no_recipe(void **state)
+{
+    static const char *const recipe[] = {"5", "null", "\"x\"", "[]"};
+    struct cache *c = must_open();
+    for (size_t i = 0; i < sizeof recipe / sizeof *recipe; i++) {
+        char body[64], sum[DT_SHA256_TEXT];
+        struct dt_sha256 h;
+        struct dt_str s = {0};
+        snprintf(body, sizeof body, "{\"recipe\":%s}", recipe[i]);
+        const char *row[] = {"plan", SIG, "soft", "dovetail 1", "", DIG, body, ""};
+        assert_int_equal(dt_sha256_init(&h), 0);
+        dt_str_add(&s, "{\"dovetail_cache\": 1}\n");
+        json_t *list = json_array(), *o = NULL;
+        for (int k = 0; k < 8; k++) {
+            dt_sha256_addstr(&h, row[k]);
+            json_array_append_new(list, json_string(row[k]));
+        }
+        dt_sha256_final(&h, sum);
+        json_array_append_new(list, json_string(sum));
+        char *line = json_dumps(list, JSON_COMPACT);
+        dt_str_addf(&s, "{\"table\": \"entry\", \"row\": %s}\n{\"end\": 1}\n", line);
+        assert_int_equal(cache_import(c, s.s, s.len, "uid 1", &o, NULL), 0);
+        assert_int_equal(json_integer_value(json_object_get(o, "left_out")), 1);
+        json_decref(o);
+        assert_int_equal(cache_verify(c, &o, NULL), 0);
+        assert_true(json_is_true(json_object_get(o, "ok")));
+        json_decref(o);
+        json_decref(list);
+        free(line);
+        dt_str_done(&s);
+    }
+    cache_close(c);
+}
+
 static void test_plan_digest(void **state)
 {
     static const char *const same[] = {
@@ -718,6 +758,7 @@ int main(void)
                                        T(test_a_row_is_refused),
                                        T(test_others),
                                        T(test_recipes),
+                                       T(test_no_recipe),
                                        cmocka_unit_test(test_plan_digest),
                                        T(test_jobs)};
     return cmocka_run_group_tests(tests, NULL, NULL);

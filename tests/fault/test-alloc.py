@@ -1,0 +1,215 @@
+"""Allocations fail, one after the other, in the service and in the worker: those of our own code and of every library
+below it (jansson, SQLite, libuv, OpenSSL, the C library), by faulty.c.
+
+A whole job is done again and again: the graph is posted, planned, stored, fetched, posted again and found; then
+figures, entries and health are asked for. Each time another allocation fails; at every second one, those behind it
+fail as well. Nothing may die of it. Each answer is a right one, or a problem document with a code, or the connection
+ends. What is in the store afterwards is right, too.
+
+Usage: test-alloc.py [--first N] [--seeded N] [--seed S] [--every K] [--seconds S] [service] [worker]
+The first N allocations, every Kth of them, then N more at places that the seed chooses; no new one after S seconds of a
+program. Without arguments: a sample.
+"""
+import argparse
+import http.client
+import json
+import os
+import random
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+import harness  # noqa: E402
+from faulty import Faulty  # noqa: E402
+
+# What an answer may say where memory is out; the last two: the worker, or its device, could not go on without.
+CODES = {"out-of-memory", "cache", "busy", "internal", "io", "worker-lost", "no-device", "device", "compile-failed",
+         "no-compiler"}
+
+
+def variant(i):
+    """Graphs that differ in one argument only: another signature each, and otherwise the same document."""
+    return harness.chain(3, factor=2 + i / 65536)
+
+
+def plain(doc, i):
+    """The document without what is of this graph alone. Two things are by design others, and said: a worker that had no
+    memory for NVRTC, which none of these graphs needs, has none; and of the posted launches fewer blocks were checked
+    for races where the race detector had no memory (rewrite/gate/original.c). The bytes of machine code are NVIDIA's:
+    a section in them has a number as its name that is another after a failed allocation in nvJitLink."""
+    doc = {k: v for k, v in doc.items() if k not in ("signature", "digest", "checked")}
+    doc["toolchain"] = {**doc["toolchain"], "nvrtc": None}
+    doc["modules"] = {name: {k: v for k, v in m.items() if not k.startswith("cubin")}
+                      for name, m in doc["modules"].items()}
+    return json.dumps(doc, sort_keys=True).replace(str(2 + i / 65536), "2.5")
+
+
+class Run:
+    def __init__(self, program):
+        self.faulty = Faulty(program)
+        self.program = program
+        before = dict(os.environ)
+        os.environ.update(self.faulty.env)
+        self.s = harness.Service({"max_finished": "4"})
+        os.environ.clear()
+        os.environ.update(before)
+        self.next = 1
+        self.right = 0
+        self.counts = {"right": 0, "problem": 0, "closed": 0, "another plan": 0, "not reached": 0}
+        self.expect = None
+
+    def ask(self, method, path, body=None):
+        """A reply, or None: the connection ended."""
+        try:
+            r = self.s.http(method, path, body, timeout=60)
+        except (ConnectionError, http.client.HTTPException):
+            self.counts["closed"] += 1
+            return None
+        if r.status == 503 and not r.body and r.headers["Connection"] == "close":
+            self.counts["closed"] += 1  # turned away at the door
+            return None
+        if r.status >= 400:
+            code = r.json()["code"]
+            assert code in CODES | {"not-found"}, (method, path, r.status, r.body)
+            self.counts["problem"] += 1
+            return None
+        return r
+
+    def document(self, reply, i):
+        doc = reply.json()
+        now = plain(doc, i)
+        if self.expect not in (None, now):
+            # a candidate, or a level of one, that could not be built: another plan, which is verified like any
+            a, b = json.loads(now), json.loads(self.expect)
+            right = a["verified"]["bitwise"] is True and a["original"] == b["original"] and a["buffers"] == b["buffers"]
+            assert right, f"a wrong document: {reply.body.decode()}"
+            self.counts["another plan"] += 1
+            return doc
+        self.counts["right"] += 1
+        return doc
+
+    def job(self, i):
+        """Post, wait, fetch."""
+        r = self.ask("POST", "/v1/jobs?want=plan", variant(i))
+        if r is None:
+            return None
+        if r.status == 200:
+            return self.document(r, i)
+        at = r.headers["Location"]
+        r = self.ask("GET", at + f"?wait={50 * harness.SLOW}")
+        state = r.json()["state"] if r else None
+        if state == "failed":
+            problem = r.json()["problem"]
+            assert problem["code"] in CODES, problem
+            self.counts["problem"] += 1
+            return None
+        assert state in ("done", None), r.json()
+        r = self.ask("GET", at + "/result")
+        return self.document(r, i) if r else None
+
+    def look(self, i):
+        """What needs no worker."""
+        r = self.ask("POST", "/v1/jobs?want=plan", variant(i))
+        if r is not None and r.status == 200:
+            doc = self.document(r, i)
+            self.ask("GET", "/v1/plans/" + doc["signature"])
+            self.ask("GET", "/v1/plans/" + doc["signature"] + "/report")
+        for path in ("/v1/cache", "/v1/cache/entries?limit=3", "/v1/devices", "/v1/jobs", "/metrics", "/healthz", "/"):
+            self.ask("GET", path)
+
+    def count(self, what, i):
+        a = self.faulty.get("count")
+        what(i)
+        return self.faulty.get("count") - a
+
+    def begin(self):
+        """How many allocations a job has, and the look at it; what the document is."""
+        for _ in range(2):
+            self.next += 1
+            doc = self.job(self.next)
+            self.expect = None if doc is None else plain(doc, self.next)
+        assert self.expect
+        self.next += 1
+        return self.count(self.job, self.next), self.count(self.look, self.next)
+
+    def once(self, n, everything, fresh):
+        self.next += fresh
+        self.faulty.fail(n, everything)
+        (self.job if fresh else self.look)(self.next)
+        if not self.faulty.heal():
+            self.counts["not reached"] += 1
+        assert self.s.process.poll() is None, "the service died:\n" + self.s.read_log()
+
+    def well(self, what):
+        """Without faults everything is as it should be."""
+        assert self.s.http("GET", "/healthz").status == 200
+        self.next += 1
+        doc = self.job(self.next)
+        assert doc is not None, f"{what}: a job without faults fails"
+
+    def end(self):
+        self.faulty.heal()
+        self.well("at the end")
+        r = self.s.http("GET", "/v1/cache/verify")
+        assert r.json()["ok"], r.body
+        for e in self.s.http("GET", "/v1/cache/entries?limit=100").json()["entries"]:
+            if e["want"] == "plan":
+                doc = self.s.http("GET", "/v1/plans/" + e["signature"])
+                assert doc.status == 200, doc.body
+        log = self.s.read_log()
+        for word in ("died of signal", "broke the protocol", "Assertion", "Sanitizer", "corrupt", "is damaged"):
+            assert word not in log, log[log.index(word) - 2000:log.index(word) + 500]
+        status = self.s.stop()
+        assert status == 0, (status, self.s.read_log()[-2000:])
+        self.s.remove()
+        self.faulty.close()
+
+
+def places(a, length, limit):
+    """(number, whether everything behind it fails as well)"""
+    chosen = [(n, n % 2 == 0) for n in range(1, min(length, limit) + 1, a.every)]
+    rng = random.Random(a.seed)
+    return chosen + [(rng.randrange(1, length + 1), rng.random() < 0.5) for _ in range(a.seeded)]
+
+
+def one(program, a):
+    run = Run(program)
+    job, look = run.begin()
+    done = 0
+    # the worker has no part in a look; of the service both are small
+    rounds = [(job, True)] if program == "dovetail-worker" else [(job, True), (look, False)]
+    end = time.monotonic() + a.seconds
+    for length, fresh in rounds:
+        for n, everything in places(a, length, a.first):
+            if time.monotonic() > end:
+                break
+            try:
+                run.once(n, everything, fresh)
+                done += 1
+                if done % 100 == 0:
+                    run.well(f"after allocation {n}")
+            except BaseException:
+                print(f"{program}, {'job' if fresh else 'look'}, allocation {n}, all behind it: {everything}",
+                      flush=True)
+                print(run.s.read_log()[-3000:], flush=True)
+                raise
+    run.end()
+    print(f"{program}: a job has {job} allocations, a look {look}; {done} times one failed: " +
+          ", ".join(f"{v} {k}" for k, v in run.counts.items()), flush=True)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--first", type=int, default=5000)
+    p.add_argument("--seeded", type=int, default=20)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--every", type=int, default=149)
+    p.add_argument("--seconds", type=float, default=1e9)
+    p.add_argument("program", nargs="*", default=["service", "worker"])
+    a = p.parse_args()
+    for name in a.program:
+        one({"service": "dovetaild", "worker": "dovetail-worker"}[name], a)
+
+
+if __name__ == "__main__":
+    main()
