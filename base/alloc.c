@@ -13,6 +13,9 @@
 
 static atomic_long fail_at; /* count at which allocations start to fail; 0 never */
 static atomic_long count;
+static atomic_long failed; /* small ones that gave NULL */
+
+#define SMALL (1 << 20)
 
 static int alloc_refuse(void)
 {
@@ -21,12 +24,25 @@ static int alloc_refuse(void)
     return f && n >= f;
 }
 
+static void *alloc_tell(void *p, size_t n)
+{
+    if (!p && n < SMALL)
+        atomic_fetch_add_explicit(&failed, 1, memory_order_relaxed);
+    return p;
+}
+
 void dt_alloc_fail_after(long n) { atomic_store(&fail_at, n > 0 ? atomic_load(&count) + n : 0); }
 long dt_alloc_count(void) { return atomic_load(&count); }
+long dt_alloc_failed(void) { return atomic_load(&failed); }
 
-void *dt_malloc(size_t n) { return alloc_refuse() ? NULL : malloc(n ? n : 1); }
-void *dt_calloc(size_t n, size_t size) { return alloc_refuse() ? NULL : calloc(n ? n : 1, size ? size : 1); }
-void *dt_realloc(void *p, size_t n) { return alloc_refuse() ? NULL : realloc(p, n ? n : 1); }
+void *dt_malloc(size_t n) { return alloc_tell(alloc_refuse() ? NULL : malloc(n ? n : 1), n); }
+void *dt_realloc(void *p, size_t n) { return alloc_tell(alloc_refuse() ? NULL : realloc(p, n ? n : 1), n); }
+
+void *dt_calloc(size_t n, size_t size)
+{
+    void *p = alloc_refuse() ? NULL : calloc(n ? n : 1, size ? size : 1);
+    return p || (size && n >= SMALL / size) ? p : alloc_tell(NULL, 0);
+}
 
 void *dt_reallocarray(void *p, size_t n, size_t size)
 {

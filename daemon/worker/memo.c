@@ -183,6 +183,8 @@ static void memo_flush(struct wrk *w, enum cache_kept kind)
 
 void wrk_memo_flush(struct wrk *w)
 {
+    if (dt_alloc_failed()) /* what could not be tried may stand there as refused */
+        return;
     for (enum cache_kept k = 0; k < CACHE_KEPT; k++)
         memo_flush(w, k);
 }

@@ -102,6 +102,10 @@ static void plan_store(struct job *j, const char *want, const struct dtd_options
     struct dt_err why = {0};
     struct dtd_lookup l = lookup_of(j, want);
     l.opt = opt;
+    if (dt_alloc_failed()) {
+        dt_log(DT_LOG_WARN, "not cached: memory was out on the way to it, and something may not have been tried");
+        return;
+    }
     if (j->w->cache && dtd_store(j->w->cache, &l, j->g, j->digest, j->signature, doc, recipe, j->factors, &why) < 0)
         dt_log(DT_LOG_WARN, "not cached: %s", why.detail ? why.detail : dt_err_text(why.num));
     dt_err_done(&why);

@@ -109,13 +109,13 @@ int wrk_request(struct wrk *w, const char *body, size_t len)
     json_decref(a.document);
     dtd_options_done(&o);
     w->last_stage[0] = 0;
-    int ret = 0;
+    int ret = dt_alloc_failed() ? 1 : 0; /* what it remembers may lack something: the next worker begins anew */
     if (r < 0) {
         if (!e.num)
             dt_err_set(&e, r, "%s", dt_err_text(r));
         /* a device that does not come through a synchronisation will not later either */
         bool useless = dtd_error_ends_worker(e.num) || (v && v->fn == wrk_ping);
-        ret = r == DT_E_IO && !a.document ? DT_E_IO : send_error(w, &e) < 0 ? DT_E_IO : useless;
+        ret = r == DT_E_IO && !a.document ? DT_E_IO : send_error(w, &e) < 0 ? DT_E_IO : useless || ret;
     }
     dt_err_done(&e);
     return ret;

@@ -14,8 +14,10 @@
 #undef _FILE_OFFSET_BITS /* both names of each call are defined here */
 #include <dlfcn.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -39,6 +41,16 @@ struct faulty { /* tests/fault/faulty.py has the same */
 
 static struct faulty off, *now = &off;
 
+/* Where it died, for addr2line: a test that only learns of a signal has nothing to look for. */
+static void died(int sig)
+{
+    void *at[48];
+    int n = backtrace(at, 48);
+    backtrace_symbols_fd(at, n, 2);
+    signal(sig, SIG_DFL);
+    raise(sig);
+}
+
 __attribute__((constructor)) static void start(void)
 {
     const char *path = getenv("FAULTY"), *program = getenv("FAULTY_PROGRAM");
@@ -55,8 +67,14 @@ __attribute__((constructor)) static void start(void)
         return;
     void *p = mmap(NULL, sizeof off, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     syscall(SYS_close, fd);
-    if (p != MAP_FAILED)
-        now = p;
+    if (p == MAP_FAILED)
+        return;
+    void *first[1];
+    backtrace(first, 1); /* its first call loads a library */
+    signal(SIGSEGV, died);
+    signal(SIGBUS, died);
+    signal(SIGABRT, died);
+    now = p;
 }
 
 /* ---- allocations ----------------------------------------------------------------------------------------------- */
