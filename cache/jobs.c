@@ -2,15 +2,18 @@
  *
  * What was posted and how far the job is are two texts with a checksum each, so that a change of state does not read
  * the request again. A row is believed only when both match, and when the request, if it is still there, has the digest
- * that the row says; any other row is removed when it is met.
+ * that the row says; any other row is set aside when it is met.
  *
  * Not here: what the texts mean, and which rows are still of use (daemon/service/journal.c).
  */
 #include "cache/jobs.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
+#include "base/vec.h"
 #include "cache-priv.h"
 
 void cache_jobs_settings(struct cache *c)
@@ -98,6 +101,8 @@ int cache_jobs_load(struct cache *c, const char *service, int64_t max_age,
 {
     char sql[120];
     sqlite3_stmt *s;
+    struct dt_vec(char *)
+        bad = {0}; /* deleted behind the loop: one that reads cannot write what others changed since */
     int rc, r = 0;
     snprintf(sql, sizeof sql, "DELETE FROM job WHERE unixepoch() - changed > %lld", (long long)max_age);
     cache_run(c, sql, NULL, 0);
@@ -111,9 +116,17 @@ int cache_jobs_load(struct cache *c, const char *service, int64_t max_age,
         r = sound(s);
         if (r == 1)
             take(user, &j);
-        else if (r == 0)
-            cache_run(c, "DELETE FROM job WHERE id = ?1", &j.id, 1);
+        char *id = r == 0 ? dt_strdup(j.id) : NULL;
+        if (r == 0 && (!id || !dt_push(&bad, id))) {
+            free(id);
+            r = DT_E_NOMEM;
+        }
     }
     sqlite3_finalize(s);
+    for (size_t i = 0; i < bad.n; i++) {
+        cache_row_aside(c, "job", "id = ?1", (const char *const *)&bad.p[i], 1);
+        free(bad.p[i]);
+    }
+    free(bad.p);
     return r < 0 ? dt_err_set(e, r, "out of memory") : rc == SQLITE_DONE ? 0 : cache_unreadable(c, e);
 }

@@ -115,7 +115,10 @@ bool cache_row_aside(struct cache *c, const char *table, const char *where, cons
     bool inside = c->db && !sqlite3_get_autocommit(c->db);
     snprintf(sql, sizeof sql,
              "INSERT INTO aside (tbl, key, body, found) SELECT '%s', ?1, %s, unixepoch() FROM %s WHERE %s", table,
-             !strcmp(table, "known") ? "signature" : "body", table, where);
+             !strcmp(table, "known") ? "signature"
+             : !strcmp(table, "job") ? "post || char(10) || state || char(10) || request"
+                                     : "body",
+             table, where);
     cache_run(c, sql, text, n); /* if it can be */
     if (inside && sqlite3_get_autocommit(c->db))
         return false; /* the disk is full, and SQLite ended the transaction */

@@ -240,6 +240,7 @@ class Resume(unittest.TestCase):
         s.begin()
         self.assertEqual([s.http("GET", "/v1/jobs/" + j["id"]).status for j in jobs], [404, 404, 404, 200])
         self.assertEqual(set(s.rows()), {jobs[3]["id"]})
+        self.assertEqual(s.metric("dovetail_cache_damaged_total"), 3)
         self.assertEqual(s.http("GET", "/v1/cache/verify").json()["damaged"], [])
 
     def test_another_service_on_the_same_file(self):
