@@ -16,6 +16,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@
 
 #define PENDING_MAX (64u << 10)
 #define LINGER_MS 2000
+#define GONE_MS 1000 /* how often it is looked whether a client that waits is still there */
 #define RESERVED 8       /* connections over the limit, for what is vital */
 #define RESERVED_MS 2000 /* until the request is there */
 
@@ -38,6 +40,7 @@ static bool next_request(struct dtd_conn *c);
 
 void conn_timer(struct dtd_conn *c, unsigned ms)
 {
+    c->waits = false;
     if (c->state != CONN_CLOSED)
         uv_timer_start(&c->timer, on_timer, ms, 0);
 }
@@ -99,9 +102,31 @@ void conn_close(struct dtd_conn *c)
     uv_close((uv_handle_t *)&c->timer, http_on_closed);
 }
 
+/* Nothing is read while a request is at work, so its end would only be seen with the reply. A client that has shut its
+ * own side and waits for the answer is there: that is no POLLHUP. */
+static bool is_gone(struct dtd_conn *c)
+{
+    uv_os_fd_t fd;
+    struct pollfd p = {.events = 0};
+    if (uv_fileno((uv_handle_t *)&c->pipe, &fd) < 0)
+        return false;
+    p.fd = fd;
+    return poll(&p, 1, 0) == 1 && p.revents & (POLLHUP | POLLERR);
+}
+
+static void look_after(struct dtd_conn *c)
+{
+    conn_timer(c, GONE_MS);
+    c->waits = true;
+}
+
 static void on_timer(uv_timer_t *t)
 {
     struct dtd_conn *c = t->data;
+    if (c->waits && !is_gone(c)) {
+        look_after(c);
+        return;
+    }
     if (c->state == CONN_READING && c->started) {
         struct dt_err e = {0};
         c->started = false;
@@ -246,6 +271,8 @@ static void serve(struct dtd_conn *c)
         http_refuse(c, 503, "out of memory");
     else
         c->http->serve(r);
+    if (c->state == CONN_SERVING && !c->streaming && !c->writes)
+        look_after(c);
 }
 
 /* Feed what is in `pending` to the parser until a request is complete or it is used up. */
