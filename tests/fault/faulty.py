@@ -18,6 +18,7 @@ class Faulty:
         os.ftruncate(f, 4096)
         self.map = mmap.mmap(f, 4096)
         os.close(f)
+        os.environ.pop("LD_LIBRARY_PATH", None)  # meson's: the false GPU lies beside our library
         self.env = {"LD_PRELOAD": os.path.abspath(LIBRARY), "FAULTY": self.path, "FAULTY_PROGRAM": program}
 
     def get(self, name):

@@ -182,7 +182,7 @@ class Run:
         log = self.s.read_log()
         for died in deaths(log):
             raise AssertionError(died)
-        for word in ("broke the protocol", "Assertion", "Sanitizer", "corrupt", "is damaged"):
+        for word in ("broke the protocol", "Assertion", "Sanitizer", "malformed", "is damaged"):
             assert word not in log, log[log.index(word) - 2000:log.index(word) + 500]
         status = self.s.stop()
         assert status == 0, (status, self.s.read_log()[-2000:])
