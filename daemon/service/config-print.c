@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/service/config-live.h"
+
 /* `text` in lines of at most 100 characters, each after `before`. */
 static void wrapped(const char *text, const char *before)
 {
@@ -24,18 +26,8 @@ static void wrapped(const char *text, const char *before)
 
 static void live_note(const char *name, const char *before)
 {
-    static const char *const live[] = {
-#define STR(n, def, doc)
-#define NUM(n, def, lo, hi, doc)
-#define LIVE(n) #n,
-#include "daemon/service/config.def"
-#undef STR
-#undef NUM
-    };
-    for (size_t i = 0; i < sizeof live / sizeof *live; i++)
-        if (!strcmp(live[i], name))
-            return;
-    printf("%sA new value needs a restart.\n", before);
+    if (!dtd_option_is_live(name))
+        printf("%sA new value needs a restart.\n", before);
 }
 
 static void sample_text(const char *name, const char *def, const char *doc)

@@ -18,6 +18,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "daemon/service/config-live.h"
 
 enum kind { STRING, NUMBER };
 
@@ -243,22 +244,6 @@ oom:
     return dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
-static bool is_live(const char *name)
-{
-    static const char *const live[] = {
-#define STR(n, def, doc)
-#define NUM(n, def, lo, hi, doc)
-#define LIVE(n) #n,
-#include "daemon/service/config.def"
-#undef STR
-#undef NUM
-    };
-    for (size_t i = 0; i < sizeof live / sizeof *live; i++)
-        if (!strcmp(live[i], name))
-            return true;
-    return false;
-}
-
 static void value_text(const struct dtd_config *c, const struct row *r, char *out, size_t n)
 {
     const void *at = (const char *)c + r->offset;
@@ -274,7 +259,7 @@ void dtd_config_take(struct dtd_config *c, struct dtd_config *fresh,
     for (size_t i = 0; i < NROWS; i++) {
         char was[4400], is[4400];
         void *mine = config_member(c, &rows[i]), *theirs = config_member(fresh, &rows[i]);
-        bool live = is_live(rows[i].name);
+        bool live = dtd_option_is_live(rows[i].name);
         value_text(c, &rows[i], was, sizeof was);
         value_text(fresh, &rows[i], is, sizeof is);
         if (!strcmp(was, is))

@@ -30,7 +30,7 @@
 
 #define PENDING_MAX (64u << 10)
 #define LINGER_MS 2000
-#define GONE_MS 1000 /* how often it is looked whether a client that waits is still there */
+#define GONE_MS 1000     /* how often it is looked whether a client that waits is still there */
 #define RESERVED 8       /* connections over the limit, for what is vital */
 #define RESERVED_MS 2000 /* until the request is there */
 
