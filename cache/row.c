@@ -23,6 +23,7 @@ static int row_bind(sqlite3_stmt *s, const char *const *text, int n)
 int cache_prepare(struct cache *c, const char *sql, const char *const *text, int n, sqlite3_stmt **ret)
 {
     sqlite3_stmt *s = NULL;
+    *ret = NULL; /* what sqlite3_finalize may have in any case */
     if (!cache_db_ready(c))
         return SQLITE_CANTOPEN;
     int rc = sqlite3_prepare_v2(c->db, sql, -1, &s, NULL);

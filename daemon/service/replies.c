@@ -12,6 +12,7 @@
  */
 #include "daemon/service/replies.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -129,7 +130,7 @@ struct dtd_reply *dtd_reply_new(const char *key, const char *type, struct cache_
     if (*key)
         compress(of);
     atomic_init(&r->refs, 1);
-    memcpy(r->key, key, sizeof r->key);
+    snprintf(r->key, sizeof r->key, "%s", key); /* "" is not as long as a key */
     r->type = type;
     r->of = *of;
     *of = (struct cache_reply){0};
