@@ -271,7 +271,8 @@ static void serve(struct dtd_conn *c)
         http_refuse(c, 503, "out of memory");
     else
         c->http->serve(r);
-    if (c->state == CONN_SERVING && !c->streaming && !c->writes)
+    /* an active timer is that of a reply, or of the end of the connection */
+    if (c->state == CONN_SERVING && !c->streaming && !c->writes && !uv_is_active((uv_handle_t *)&c->timer))
         look_after(c);
 }
 
