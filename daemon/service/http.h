@@ -49,6 +49,7 @@ struct dtd_body_rule {
     size_t max;  /* bytes */
     bool digest; /* dtd_req.digest is wanted */
     bool graph;  /* it is a graph or plan: json-scan.c counts along */
+    size_t late; /* a graph whose Content-Length is at most this is counted by dtd_req_scan instead */
 };
 struct dtd_http_hooks { /* each may be NULL */
     /* The header of a request with a body has come; method, path, query are there. False: it has been answered. `body`
@@ -72,6 +73,10 @@ struct dtd_http_counts {
 /* A field of the request's header, by name in any case; NULL: not there. Valid until the reply is given. A field that
  * was sent several times is all of them, joined by ", ". */
 const char *dtd_req_header(const struct dtd_req *r, const char *name);
+
+/* Count the body of a request whose rule said `late`, before anything reads it as JSON; nothing to do if that was done
+ * while it came. False: it is over a limit, and the request has been answered. */
+bool dtd_req_scan(struct dtd_req *r, const char *body, size_t len);
 
 /* Trace context of the request, made when first asked for. */
 const char *dtd_req_trace(struct dtd_req *r);

@@ -91,6 +91,9 @@ void dtd_lane_close(struct dtd_lane *l);            /* on the loop */
 struct dtd_lane *dtd_lane_free(struct dtd_lane *l); /* after the loop has run dry */
 void dtd_memory_init(void);                         /* of the process: memory that is freed goes back */
 
+/* Bytes of a posted graph that the loop's thread hashes itself (0.2 ms), and looks up before it is counted. */
+#define DTD_HASH_HERE (256u << 10)
+
 /* ---- routes.c --------------------------------------------------------------------------------------------------- */
 void dtd_serve(struct dtd_req *r);
 bool dtd_begin(struct dtd_req *r, struct dtd_body_rule *body);
