@@ -1,10 +1,10 @@
 /* POST /v1/jobs: a graph comes in; the document goes out at once when the cache has it, else a job.
  *
  * First by the exact body (replies.h): hashed on the loop's thread if it is short, found in memory, and sent if the
- * store has not changed since. No JSON is read, nothing is written, no thread is waited for. A body that has a reply was
- * within the limits of json-scan.c when it was first posted, so a short one is held against them only if memory has no
- * reply. If the store has changed, or memory has no such reply, a pool thread looks: is the reply's row still there and
- * sound? Does the store have the reply? This thread reads by a connection that never waits for a writer.
+ * store has not changed since. No JSON is read, nothing is written, no thread is waited for. A body that has a reply
+ * was within the limits of json-scan.c when it was first posted, so a short one is held against them only if memory has
+ * no reply. If the store has changed, or memory has no such reply, a pool thread looks: is the reply's row still there
+ * and sound? Does the store have the reply? This thread reads by a connection that never waits for a writer.
  *
  * Then by the graph's signature: parse and check the document (JSON only: kernels are the worker's business), digest
  * it, look under the digest for a signature and under the signature for the document, put the caller's names back. What
