@@ -11,9 +11,9 @@
  * and the checksums in it, a restart of the log its salts. SQLite itself compares these bytes to know whether a
  * connection has to look again.
  *
- * The number also changes when the file itself does (somebody moved it aside; within REOPEN_MS, when somebody wrote into
- * it past SQLite, or a checkpoint moved pages into it): the connection is then opened anew, since pages that it keeps
- * may be of the old file.
+ * The number also changes when the file itself does (somebody moved it aside; within REOPEN_MS, when somebody wrote
+ * into it past SQLite, or a checkpoint moved pages into it): the connection is then opened anew, since pages that it
+ * keeps may be of the old file.
  *
  * Not here: which rows are read (store.c, reply.c).
  */

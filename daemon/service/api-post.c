@@ -250,13 +250,10 @@ static void post_work(struct dtd_async *a)
 static void post_hit(struct dtd_service *s, struct dtd_req *r, struct dtd_reply *f, const char *want,
                      enum dtd_hit_from from, unsigned uid, bool stale)
 {
-    char h[320];
-    snprintf(h, sizeof h, "Dovetail-Cache: %s\r\nDovetail-Signature: %s\r\nDovetail-Digest: %s\r\n",
-             stale ? "stale" : "hit", f->of.signature, f->of.digest);
     s->cache_hits++;
     s->hits_from[from]++;
     dtd_hits_note(s->hits, f, want, uid, from == DTD_HIT_SIGNATURE && *f->key, true);
-    dtd_reply_finished(s, r, f, h, false);
+    dtd_reply_hit(r, f, stale);
 }
 
 /* What was served is stale: plan it again. */

@@ -98,6 +98,12 @@ const struct dtd_http_counts *dtd_http_counts(const struct dtd_http *h);
 
 /* `headers`: further lines, each ended by CR LF, or NULL. Takes `body` (malloc). */
 void dtd_reply_take(struct dtd_req *r, int status, const char *type, const char *headers, char *body, size_t len);
+/* What is the same in the head of each such reply, so that it is made once; n 0: it is longer. */
+struct dtd_head {
+    char text[500];
+    unsigned n;
+};
+void dtd_head_make(struct dtd_head *h, int status, const char *type, const char *headers, size_t len);
 /* The same with a body that is not taken: release(owner) is called once it is not needed any more, perhaps at once.
  * What the socket takes is written here and now. */
 struct dtd_shared {
@@ -106,6 +112,7 @@ struct dtd_shared {
     int file; /* one that has the body at its start and does not change, for sendfile(2); -1: none */
     void (*release)(void *owner);
     void *owner;
+    const struct dtd_head *head; /* of this status, type, headers and length; NULL: it is to be made */
 };
 void dtd_reply_shared(struct dtd_req *r, int status, const char *type, const char *headers,
                       const struct dtd_shared *what);
