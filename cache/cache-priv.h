@@ -42,10 +42,14 @@ struct cache {
     char last_sum[DT_SHA256_TEXT];
     /* of a reader only (reader.c) */
     bool reader;
+    bool wal;                      /* it keeps a log */
     sqlite3_stmt *version;         /* PRAGMA data_version */
     struct timespec changed, when; /* the file; the connection was opened (monotonic) */
     off_t bytes;
-    uint32_t opened; /* how often */
+    uint32_t opened;             /* how often */
+    const _Atomic uint32_t *log; /* the head of the index of the log, in shared memory; NULL: not used */
+    uint32_t log_seen[24];       /* it, before `told` was read */
+    uint64_t told;               /* the last version, 0: none */
     struct cache_state *state;
     struct cache_keeper *keeper; /* or NULL */
     bool hold;                   /* try again to open it (cache_hold) */

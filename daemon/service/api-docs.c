@@ -37,24 +37,50 @@ struct docs {
 /* ---- giving out a finished reply --------------------------------------------------------------------------------- */
 static void docs_sent(void *reply) { dtd_reply_unref(reply); }
 
-void dtd_reply_finished(struct dtd_service *s, struct dtd_req *r, struct dtd_reply *f, const char *headers, bool tag)
+/* With or without compression, as the client takes it. */
+static struct dtd_shared docs_shared(const struct dtd_req *r, struct dtd_reply *f, bool *ret_zstd)
 {
-    char h[640], etag[64];
-    bool z = f->of.zstd && dtd_takes_encoding(dtd_req_header(r, "accept-encoding"), "zstd");
+    bool z = *ret_zstd = f->of.zstd && dtd_takes_encoding(dtd_req_header(r, "accept-encoding"), "zstd");
+    return (struct dtd_shared){.body = z ? f->of.zstd : f->of.body,
+                               .len = z ? f->of.zstd_len : f->of.len,
+                               .file = z ? -1 : f->file,
+                               .release = docs_sent,
+                               .owner = dtd_reply_ref(f)};
+}
+
+void dtd_reply_finished(struct dtd_service *s, struct dtd_req *r, struct dtd_reply *f)
+{
+    char h[320], etag[64];
+    bool z;
+    struct dtd_shared what = docs_shared(r, f, &z);
     snprintf(etag, sizeof etag, "\"%s%s\"", f->tag, z ? "-zstd" : "");
-    int n = snprintf(h, sizeof h, "%s%s%sVary: Accept-Encoding\r\n", headers ? headers : "",
-                     z ? "Content-Encoding: zstd\r\n" : "", tag ? "Cache-Control: private, no-cache\r\n" : "");
-    if (tag)
-        snprintf(h + n, sizeof h - (size_t)n, "ETag: %s\r\n", etag);
-    struct dtd_shared what = {.file = z ? -1 : f->file, .release = docs_sent, .owner = dtd_reply_ref(f)};
-    if (tag && dtd_tag_matches(dtd_req_header(r, "if-none-match"), etag)) {
+    snprintf(h, sizeof h, "%sVary: Accept-Encoding\r\nCache-Control: private, no-cache\r\nETag: %s\r\n",
+             z ? "Content-Encoding: zstd\r\n" : "", etag);
+    if (dtd_tag_matches(dtd_req_header(r, "if-none-match"), etag)) {
         s->not_modified++;
+        what.body = NULL;
+        what.len = 0;
+        what.file = -1;
         dtd_reply_shared(r, 304, NULL, h, &what);
     } else {
-        what.body = z ? f->of.zstd : f->of.body;
-        what.len = z ? f->of.zstd_len : f->of.len;
         dtd_reply_shared(r, 200, f->type, h, &what);
     }
+}
+
+void dtd_reply_hit(struct dtd_req *r, struct dtd_reply *f, bool stale)
+{
+    char h[400];
+    bool z;
+    struct dtd_shared what = docs_shared(r, f, &z);
+    struct dtd_head *head = &f->head[z];
+    if (stale || !head->n)
+        snprintf(h, sizeof h,
+                 "Dovetail-Cache: %s\r\nDovetail-Signature: %s\r\nDovetail-Digest: %s\r\n%sVary: Accept-Encoding\r\n",
+                 stale ? "stale" : "hit", f->of.signature, f->of.digest, z ? "Content-Encoding: zstd\r\n" : "");
+    if (!stale && !head->n)
+        dtd_head_make(head, 200, f->type, h, what.len);
+    what.head = stale || !head->n ? NULL : head;
+    dtd_reply_shared(r, 200, f->type, what.head ? NULL : h, &what);
 }
 
 /* ---- finding it -------------------------------------------------------------------------------------------------- */
@@ -218,7 +244,7 @@ static void docs_after(struct dtd_async *a)
         dtd_reply_err(a->req, DT_E_NOT_FOUND, "there is no %s with this signature%s", d->want,
                       *d->device ? " and device" : "");
     } else if (d->want) {
-        dtd_reply_finished(s, a->req, d->reply, NULL, true);
+        dtd_reply_finished(s, a->req, d->reply);
     } else {
         dtd_reply_take(a->req, 200, "application/json", NULL, d->text, strlen(d->text));
         d->text = NULL;
@@ -275,7 +301,7 @@ static void api_docs_start(struct dtd_service *s, struct dtd_req *r, const char 
         d->reply = dtd_replies_get(s->replies, d->key, d->version, &sound);
     }
     if (sound) {
-        dtd_reply_finished(s, r, d->reply, NULL, true);
+        dtd_reply_finished(s, r, d->reply);
         docs_release(&d->a);
     } else {
         dtd_async_start(&d->a);

@@ -1,9 +1,10 @@
 /* POST /v1/jobs: a graph comes in; the document goes out at once when the cache has it, else a job.
  *
  * First by the exact body (replies.h): hashed on the loop's thread if it is short, found in memory, and sent if the
- * store has not changed since. No JSON is read, nothing is written, no thread is waited for. If the store has changed,
- * or memory has no such reply, a pool thread looks: is the reply's row still there and sound? Does the store have the
- * reply? This thread reads by a connection that never waits for a writer.
+ * store has not changed since. No JSON is read, nothing is written, no thread is waited for. A body that has a reply
+ * was within the limits of json-scan.c when it was first posted, so a short one is held against them only if memory has
+ * no reply. If the store has changed, or memory has no such reply, a pool thread looks: is the reply's row still there
+ * and sound? Does the store have the reply? This thread reads by a connection that never waits for a writer.
  *
  * Then by the graph's signature: parse and check the document (JSON only: kernels are the worker's business), digest
  * it, look under the digest for a signature and under the signature for the document, put the caller's names back. What
@@ -33,8 +34,6 @@
 #include "daemon/service/hits.h"
 #include "daemon/service/service.h"
 #include "graph/graph.h"
-
-#define HASH_HERE (256u << 10) /* bytes of a body that the loop's thread hashes itself: 0.2 ms */
 
 struct post {
     struct dtd_async a; /* first */
@@ -251,13 +250,10 @@ static void post_work(struct dtd_async *a)
 static void post_hit(struct dtd_service *s, struct dtd_req *r, struct dtd_reply *f, const char *want,
                      enum dtd_hit_from from, unsigned uid, bool stale)
 {
-    char h[320];
-    snprintf(h, sizeof h, "Dovetail-Cache: %s\r\nDovetail-Signature: %s\r\nDovetail-Digest: %s\r\n",
-             stale ? "stale" : "hit", f->of.signature, f->of.digest);
     s->cache_hits++;
     s->hits_from[from]++;
     dtd_hits_note(s->hits, f, want, uid, from == DTD_HIT_SIGNATURE && *f->key, true);
-    dtd_reply_finished(s, r, f, h, false);
+    dtd_reply_hit(r, f, stale);
 }
 
 /* What was served is stale: plan it again. */
@@ -352,7 +348,7 @@ static bool post_at_once(struct post *p, struct dtd_service *s, struct dtd_req *
     if (!p->cached || !p->known)
         return false;
     p->version = dtd_hits_version(s->hits);
-    if (p->len > HASH_HERE)
+    if (p->len > DTD_HASH_HERE)
         return false;
     post_key(p);
     p->reply = *p->key ? dtd_replies_get(s->replies, p->key, p->version, &sound) : NULL;
@@ -390,7 +386,7 @@ void api_post_job(struct dtd_service *s, struct dtd_req *r)
     p->len = r->body_len;
     r->body = NULL;
     p->a = (struct dtd_async){.s = s, .req = r, .work = post_work, .after = post_after, .release = post_release};
-    if (post_at_once(p, s, r))
+    if (post_at_once(p, s, r) || !dtd_req_scan(r, p->body, p->len))
         post_release(&p->a);
     else
         dtd_async_start(&p->a);

@@ -111,7 +111,7 @@ static int on_body(llhttp_t *p, const char *at, size_t n)
         return broken(c, r,
                       r == 429 ? "you have your share of the memory for bodies and replies already"
                                : "too many bytes are being received already");
-    if (c->rule.graph && (r = dtd_scan_feed(&c->scan, at, n, &c->err)) < 0)
+    if (c->rule.graph && !c->late && (r = dtd_scan_feed(&c->scan, at, n, &c->err)) < 0)
         return broken(c, dt_err_http(r), NULL);
     if (c->sha.ctx)
         dt_sha256_add(&c->sha, at, n);

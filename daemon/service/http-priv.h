@@ -112,6 +112,7 @@ struct dtd_conn {
     bool end_after_writes;
     bool uid_known;
     unsigned uid;
+    bool late;               /* the body is not counted while it comes: dtd_req_scan */
     bool waits;              /* the timer looks whether the client is still there */
     bool roomy;              /* its socket takes more than usual */
     bool handling, answered; /* the handler is being called; it has answered, and all of that is written */

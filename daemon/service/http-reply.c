@@ -100,13 +100,18 @@ void conn_answered(struct dtd_conn *c, int status, const char *headers)
         fn(&c->req, status, headers);
 }
 
-static void add_head(struct dtd_conn *c, struct dt_str *h, int status, const char *type, const char *headers)
+/* A reply begins: what of its head is the connection's. */
+static void begin_head(struct dtd_conn *c, int status, const char *headers)
 {
     conn_answered(c, status, headers);
     if (status >= 100 && status < 600)
         c->http->count.by_class[status / 100]++;
     if (c->http->stopping || c->reserved)
         c->keep_alive = false;
+}
+
+static void add_head(struct dt_str *h, int status, const char *type, const char *headers)
+{
     dt_str_addf(h, "HTTP/1.1 %d %s\r\nServer: dovetail/%s\r\n%s", status, dtd_http_reason(status), DOVETAIL_VERSION,
                 headers && strstr(headers, "Cache-Control:") ? "" : "Cache-Control: no-store\r\n");
     if (type)
@@ -117,15 +122,40 @@ static void add_head(struct dtd_conn *c, struct dt_str *h, int status, const cha
         dt_str_addf(h, "Retry-After: %d\r\n", RETRY_S);
 }
 
-/* The head of a whole reply. */
-static struct dt_str whole_head(struct dtd_conn *c, int status, const char *type, const char *headers, size_t len)
+static void add_whole_head(struct dt_str *h, int status, const char *type, const char *headers, size_t len)
+{
+    add_head(h, status, type, headers);
+    if (status != 204 && status != 304)
+        dt_str_addf(h, "Content-Length: %zu\r\n", len);
+}
+
+static void end_head(const struct dtd_conn *c, struct dt_str *h)
+{
+    dt_str_add(h, c->keep_alive ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n");
+}
+
+void dtd_head_make(struct dtd_head *head, int status, const char *type, const char *headers, size_t len)
+{
+    struct dt_str h = {0};
+    add_whole_head(&h, status, type, headers, len);
+    head->n = h.failed || h.len > sizeof head->text ? 0 : (unsigned)h.len;
+    if (head->n)
+        memcpy(head->text, h.s, head->n);
+    dt_str_done(&h);
+}
+
+/* The head of a whole reply; `made`: what of it is there already, or NULL. */
+static struct dt_str whole_head(struct dtd_conn *c, int status, const char *type, const char *headers, size_t len,
+                                const struct dtd_head *made)
 {
     struct dt_str h = {0};
     c->req.gone = NULL;
-    add_head(c, &h, status, type, headers);
-    if (status != 204 && status != 304)
-        dt_str_addf(&h, "Content-Length: %zu\r\n", len);
-    dt_str_addf(&h, "Connection: %s\r\n\r\n", c->keep_alive ? "keep-alive" : "close");
+    begin_head(c, status, headers);
+    if (made)
+        dt_str_addn(&h, made->text, made->n);
+    else
+        add_whole_head(&h, status, type, headers, len);
+    end_head(c, &h);
     return h;
 }
 
@@ -158,7 +188,7 @@ void dtd_reply_shared(struct dtd_req *r, int status, const char *type, const cha
                       const struct dtd_shared *what)
 {
     struct dtd_conn *c = r->conn;
-    struct dt_str h = whole_head(c, status, type, headers, what->len);
+    struct dt_str h = whole_head(c, status, type, headers, what->len, what->head);
     struct send *s = dt_malloc(sizeof *s);
     size_t n = h.len, nbody = c->head_only ? 0 : what->len, sent = 0;
     char *head = dt_str_take(&h);
@@ -218,7 +248,7 @@ void dtd_reply_take(struct dtd_req *r, int status, const char *type, const char 
     }
     if (!body)
         len = 0;
-    struct dt_str h = whole_head(c, status, type, headers, len);
+    struct dt_str h = whole_head(c, status, type, headers, len, NULL);
     if (c->head_only) {
         free(body);
         body = NULL;
@@ -276,8 +306,9 @@ void dtd_stream_begin(struct dtd_req *r, const char *type)
     c->chunked = c->minor >= 1;
     c->keep_alive = c->keep_alive && c->chunked;
     c->streaming = true;
-    add_head(c, &h, 200, type, c->chunked ? "Transfer-Encoding: chunked\r\n" : NULL);
-    dt_str_addf(&h, "Connection: %s\r\n\r\n", c->keep_alive ? "keep-alive" : "close");
+    begin_head(c, 200, NULL);
+    add_head(&h, 200, type, c->chunked ? "Transfer-Encoding: chunked\r\n" : NULL);
+    end_head(c, &h);
     size_t n = h.len;
     send_pieces(c, dt_str_take(&h), n, NULL, 0);
 }

@@ -62,7 +62,7 @@ static void reset_request(struct dtd_conn *c)
     c->lines = (struct dtd_lines){0};
     c->extensions = 0;
     c->url.len = 0;
-    c->complete = c->headers_done = c->begun = c->streaming = c->chunked = c->head_only = false;
+    c->complete = c->headers_done = c->begun = c->streaming = c->chunked = c->head_only = c->late = false;
     c->broken = 0;
     c->req = (struct dtd_req){.conn = c, .user = c->http->user, .query = (char *)""};
 }
@@ -244,11 +244,28 @@ static bool begin(struct dtd_conn *c)
         return false;
     }
     c->keep_alive = keep;
+    c->late = c->rule.graph && !(c->parser.flags & F_CHUNKED) && c->parser.content_length <= c->rule.late;
     if (c->rule.digest && dt_sha256_init(&c->sha) == 0)
         dt_sha256_addstr(&c->sha, c->query);
     if (dtd_req_header(&c->req, "expect") && c->minor)
         send_continue(c);
     return true;
+}
+
+static void weigh(struct dtd_conn *c, size_t len)
+{
+    c->req.weight = len + (size_t)c->scan.values * DTD_SCAN_VALUE_BYTES;
+}
+
+bool dtd_req_scan(struct dtd_req *r, const char *body, size_t len)
+{
+    struct dtd_conn *c = r->conn;
+    int rc = c->late ? dtd_scan_feed(&c->scan, body, len, &c->err) : 0;
+    c->late = false;
+    weigh(c, len);
+    if (rc < 0)
+        http_refuse(c, dt_err_http(rc), NULL);
+    return rc >= 0;
 }
 
 static void serve(struct dtd_conn *c)
@@ -263,7 +280,7 @@ static void serve(struct dtd_conn *c)
     if (c->sha.ctx)
         dt_sha256_final(&c->sha, r->digest);
     r->body_len = c->body.len;
-    r->weight = c->body.len + (size_t)c->scan.values * DTD_SCAN_VALUE_BYTES;
+    weigh(c, c->body.len);
     r->body = dt_str_take(&c->body);
     if (!r->body)
         r->body = dt_strdup("");

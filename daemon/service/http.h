@@ -49,6 +49,7 @@ struct dtd_body_rule {
     size_t max;  /* bytes */
     bool digest; /* dtd_req.digest is wanted */
     bool graph;  /* it is a graph or plan: json-scan.c counts along */
+    size_t late; /* a graph whose Content-Length is at most this is counted by dtd_req_scan instead */
 };
 struct dtd_http_hooks { /* each may be NULL */
     /* The header of a request with a body has come; method, path, query are there. False: it has been answered. `body`
@@ -73,6 +74,10 @@ struct dtd_http_counts {
  * was sent several times is all of them, joined by ", ". */
 const char *dtd_req_header(const struct dtd_req *r, const char *name);
 
+/* Count the body of a request whose rule said `late`, before anything reads it as JSON; nothing to do if that was done
+ * while it came. False: it is over a limit, and the request has been answered. */
+bool dtd_req_scan(struct dtd_req *r, const char *body, size_t len);
+
 /* Trace context of the request, made when first asked for. */
 const char *dtd_req_trace(struct dtd_req *r);
 void dtd_trace_take(const char *field, char out[DTD_TRACE]); /* http-trace.c; pure but for random numbers */
@@ -93,6 +98,12 @@ const struct dtd_http_counts *dtd_http_counts(const struct dtd_http *h);
 
 /* `headers`: further lines, each ended by CR LF, or NULL. Takes `body` (malloc). */
 void dtd_reply_take(struct dtd_req *r, int status, const char *type, const char *headers, char *body, size_t len);
+/* What is the same in the head of each such reply, so that it is made once; n 0: it is longer. */
+struct dtd_head {
+    char text[500];
+    unsigned n;
+};
+void dtd_head_make(struct dtd_head *h, int status, const char *type, const char *headers, size_t len);
 /* The same with a body that is not taken: release(owner) is called once it is not needed any more, perhaps at once.
  * What the socket takes is written here and now. */
 struct dtd_shared {
@@ -101,6 +112,7 @@ struct dtd_shared {
     int file; /* one that has the body at its start and does not change, for sendfile(2); -1: none */
     void (*release)(void *owner);
     void *owner;
+    const struct dtd_head *head; /* of this status, type, headers and length; NULL: it is to be made */
 };
 void dtd_reply_shared(struct dtd_req *r, int status, const char *type, const char *headers,
                       const struct dtd_shared *what);

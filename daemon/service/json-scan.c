@@ -2,7 +2,8 @@
  *
  * A parsed document takes up to a hundred times the memory of its text (`[[],[],…`), so a limit on bytes alone is none.
  * The scanner counts values, depth, and the members of the lists that graph/ bounds, without storing anything: an
- * excess ends the request at its first byte, long before a parser would see it.
+ * excess ends the request at its first byte, long before a parser would see it. A short body that may be a hit is
+ * scanned in one piece once it is there, and only if it is none (dtd_req_scan).
  *
  * It is no parser. It knows strings, brackets, commas and colons, and takes all else for scalars. Where it meets what
  * can be no JSON (a bracket that closes nothing, or the wrong kind) it stops looking: the parser stops there too, and

@@ -16,6 +16,7 @@
 
 #include "base/hash.h"
 #include "cache/cache.h"
+#include "daemon/service/http.h"
 #include "daemon/service/pool.h"
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
@@ -41,6 +42,8 @@ struct dtd_reply {
     const char *type;      /* media type; static */
     int file;              /* the memory of a long body as a file, for sendfile(2); -1 */
     char tag[40];          /* GET: of its ETags; "" */
+    /* of hits, without and with compression: made when first needed; the loop's thread only */
+    struct dtd_head head[2];
     /* of dtd_replies, under its lock */
     uint64_t version; /* of the store (cache_reader_version) when the row was last seen to be sound */
     struct dtd_reply *chain, *older, *newer;

@@ -164,6 +164,7 @@ bool dtd_begin(struct dtd_req *r, struct dtd_body_rule *body)
         return false;
     }
     body->graph = t->body == DTD_BODY_GRAPH;
+    body->late = t->fn == api_post_job ? DTD_HASH_HERE : 0;
     body->digest = t->keyed && dtd_req_header(r, "idempotency-key");
     if (t->body != DTD_BODY_GRAPH)
         body->max = t->body == DTD_BODY_BUNDLE ? BUNDLE_MAX : NO_BODY_MAX;

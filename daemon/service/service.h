@@ -91,6 +91,9 @@ void dtd_lane_close(struct dtd_lane *l);            /* on the loop */
 struct dtd_lane *dtd_lane_free(struct dtd_lane *l); /* after the loop has run dry */
 void dtd_memory_init(void);                         /* of the process: memory that is freed goes back */
 
+/* Bytes of a posted graph that the loop's thread hashes itself (0.2 ms), and looks up before it is counted. */
+#define DTD_HASH_HERE (256u << 10)
+
 /* ---- routes.c --------------------------------------------------------------------------------------------------- */
 void dtd_serve(struct dtd_req *r);
 bool dtd_begin(struct dtd_req *r, struct dtd_body_rule *body);
@@ -137,9 +140,10 @@ void api_cache_import(struct dtd_service *s, struct dtd_req *r);
 void api_cache_nearest(struct dtd_service *s, struct dtd_req *r);
 
 void api_reprofile(struct dtd_service *s, struct dtd_req *r); /* api-reprofile.c */
-/* api-docs.c: give out a finished reply, compressed if the client takes that. tag: with its ETag, for GET; if the
- * client has it already, 304. `headers` as in dtd_reply_take, or NULL. */
-void dtd_reply_finished(struct dtd_service *s, struct dtd_req *r, struct dtd_reply *f, const char *headers, bool tag);
+/* api-docs.c: give out a finished reply, compressed if the client takes that. To a GET: with its ETag, or 304 if the
+ * client has it already. To a post: as a hit, or as stale. */
+void dtd_reply_finished(struct dtd_service *s, struct dtd_req *r, struct dtd_reply *f);
+void dtd_reply_hit(struct dtd_req *r, struct dtd_reply *f, bool stale);
 /* api-post.c: equal for posts that may share a job. */
 int dtd_share_key(const json_t *graph, const char *want, const char *device, const char *options,
                   char share[DT_SHA256_TEXT], struct dt_err *e);

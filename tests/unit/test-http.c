@@ -66,7 +66,7 @@ static void serve(struct dtd_req *r)
         dtd_reply_take(r, 200, "text/plain", NULL, dt_str_take(&s), n);
     } else if (!strcmp(r->path, "/never")) {
         r->gone = on_gone;
-    } else {
+    } else if (strcmp(r->path, "/counted") || dtd_req_scan(r, r->body, r->body_len)) {
         struct dt_str s = {0};
         dt_str_addf(&s, "%s %s ?%s %zu", llhttp_method_name(r->method), r->path, r->query, r->body_len);
         size_t n = s.len;
@@ -80,7 +80,8 @@ static bool begin(struct dtd_req *r, struct dtd_body_rule *body)
         dtd_reply_err(r, DT_E_METHOD, "not here");
     if (!strcmp(r->path, "/small"))
         body->max = 10;
-    body->graph = !strcmp(r->path, "/graph");
+    body->graph = !strcmp(r->path, "/graph") || !strcmp(r->path, "/counted");
+    body->late = strcmp(r->path, "/counted") ? 0 : 100;
     return strcmp(r->path, "/no") != 0;
 }
 
@@ -396,6 +397,15 @@ static void body_rules(void **state)
     memset(deep, '[', 70);
     snprintf(request, sizeof request, "POST /graph HTTP/1.1\r\nHost: d\r\nContent-Length: 1000\r\n\r\n{\"a\":%s", deep);
     expect(request, "413", "nested more than 64 deep"); /* 925 bytes are still to come */
+    snprintf(request, sizeof request, "POST /counted HTTP/1.1\r\nHost: d\r\nContent-Length: 75\r\n\r\n{\"a\":%s", deep);
+    expect(request, "413", "nested more than 64 deep"); /* by the handler */
+    snprintf(request, sizeof request, "POST /counted HTTP/1.1\r\nHost: d\r\nContent-Length: 101\r\n\r\n{\"a\":%s",
+             deep);
+    expect(request, "413", "nested more than 64 deep"); /* too long to wait for its end */
+    snprintf(request, sizeof request,
+             "POST /counted HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\n4b\r\n{\"a\":%s", deep);
+    expect(request, "413", "nested more than 64 deep"); /* nor is it known to be short */
+    expect("POST /counted HTTP/1.1\r\nHost: d\r\nContent-Length: 7\r\n\r\n{\"a\":1}", "200", "POST /counted ? 7");
 }
 
 /* ---- the scanner ------------------------------------------------------------------------------------------------- */

@@ -236,6 +236,17 @@ static void versions(void **state)
     assert_true((v = cache_reader_version(r)) != before); /* the same process, another connection */
     run("UPDATE entry SET hits = hits + 1");
     assert_true(cache_reader_version(r) != v); /* another process */
+    for (int i = 0; i < 100; i++) { /* each is seen, though the log is full, restarted, or gone with a checkpoint */
+        v = cache_reader_version(r);
+        assert_true(v && cache_reader_version(r) == v);
+        run(i % 3 == 1 ? "UPDATE entry SET hits = hits + 1; PRAGMA wal_checkpoint(TRUNCATE)"
+                       : "UPDATE entry SET hits = hits + 1");
+        assert_true(cache_reader_version(r) != v);
+    }
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "PRAGMA journal_mode = DELETE", NULL, NULL, NULL), SQLITE_BUSY);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK); /* the log stays while somebody reads: reader.c relies on it */
     assert_int_equal(cache_put(r, &key_, SUM("cd"), doc, NULL, NULL), DT_E_CACHE);
     json_decref(doc);
     /* another file at the path */
