@@ -146,5 +146,7 @@ int confine_calls(enum confine_who who, bool log_only, struct dt_err *e)
     if (!r)
         r = seccomp_load(f);
     seccomp_release(f);
+    if (r == -ENOMEM || r == -EFAULT) /* EFAULT: libseccomp's own trouble, which is want of memory */
+        return dt_err_set(e, DT_E_NOMEM, "out of memory for the filter of system calls");
     return r ? dt_err_set(e, DT_E_IO, "the filter of system calls: %s", strerror(-r)) : 0;
 }

@@ -64,7 +64,7 @@ static int landlock_allow(int rules, const struct confine_path *p, int abi, stru
     }
     int err = errno;
     close(a.parent_fd);
-    return r ? dt_err_set(e, DT_E_IO, "Landlock, %s: %s", p->path, strerror(err)) : 0;
+    return r ? dt_err_set(e, err == ENOMEM ? DT_E_NOMEM : DT_E_IO, "Landlock, %s: %s", p->path, strerror(err)) : 0;
 }
 
 int confine_files(const struct confine_path *p, size_t n, struct dt_err *e)
@@ -78,11 +78,11 @@ int confine_files(const struct confine_path *p, size_t n, struct dt_err *e)
     size_t size = abi >= 6 ? sizeof attr : abi >= 4 ? 2 * sizeof attr.fs : sizeof attr.fs;
     int rules = (int)syscall(SYS_landlock_create_ruleset, &attr, size, 0), r = 0;
     if (rules < 0)
-        return dt_err_set(e, DT_E_IO, "Landlock: %s", strerror(errno));
+        return dt_err_set(e, errno == ENOMEM ? DT_E_NOMEM : DT_E_IO, "Landlock: %s", strerror(errno));
     for (size_t i = 0; i < n && !r; i++)
         r = landlock_allow(rules, &p[i], abi, e);
     if (!r && (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || syscall(SYS_landlock_restrict_self, rules, 0)))
-        r = dt_err_set(e, DT_E_IO, "Landlock: %s", strerror(errno));
+        r = dt_err_set(e, errno == ENOMEM ? DT_E_NOMEM : DT_E_IO, "Landlock: %s", strerror(errno));
     close(rules);
     return r;
 }

@@ -35,6 +35,7 @@
 #include "daemon/worker/worker.h"
 
 #define CONFINE_CUDA_ENFORCED false
+#define CALLS_S 5
 
 struct paths {
     struct dt_vec(struct confine_path) v;
@@ -146,12 +147,14 @@ bool wrk_confine_word(const char *word, enum wrk_confine *ret)
     return false;
 }
 
-/* 0: done, or not to be had and not required. */
+/* 0: done, or not to be had and not required. Want of memory passes, and is no reason to go on without. */
 static int refused(struct wrk *w, int r, struct dt_err *why, struct dt_err *e)
 {
     if (r < 0 && w->confine >= WRK_CONFINE_REQUIRE)
         r = dt_err_set(e, DT_E_NO_DEVICE, "%s; a worker that is not confined must not start (confine = %s)",
                        why->detail ? why->detail : dt_err_text(r), words[w->confine]);
+    else if (r == DT_E_NOMEM)
+        dt_err_set(e, r, "out of memory to confine the worker");
     else if (r < 0) {
         dt_log(DT_LOG_WARN, "not confined: %s", why->detail ? why->detail : dt_err_text(r));
         r = 0;
@@ -193,7 +196,9 @@ static int confine_worker_files(struct wrk *w, struct dt_err *e)
 static int confine_worker_calls(struct wrk *w, bool soft, bool log_only, struct dt_err *e)
 {
     struct dt_err why = {0};
+    alarm(CALLS_S); /* libseccomp without memory may search its rules for ever */
     int r = confine_calls(soft ? CONFINE_WORKER : CONFINE_DRIVER, log_only, &why);
+    alarm(0);
     w->calls = r < 0 ? "unavailable" : log_only ? "logged" : "enforced";
     return refused(w, r, &why, e);
 }

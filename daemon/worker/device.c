@@ -83,9 +83,10 @@ int wrk_open(struct wrk *w, struct dt_err *e)
 static void add_device(const char *spec, const struct dev_info *i, void *user)
 {
     json_t *o = dev_info_to_json(i);
-    if (o)
-        json_object_set_new(o, "spec", json_string(spec));
-    json_array_append_new(user, o);
+    if (o && json_object_set_new(o, "spec", json_string(spec)) == 0)
+        json_array_append_new(user, o);
+    else
+        json_decref(o);
 }
 
 /* What the environment says about this worker that can give another plan for the same graph. */
