@@ -86,8 +86,10 @@ static int api_cache_read_query(const char *query, const char *allowed, json_t *
         errno = 0;
         long long n = strtoll(value, &end, 10);
         bool number = *value && !*end && !errno;
+        long failed = dt_alloc_failed();
         if (json_object_set_new(args, name, number ? json_integer(n) : json_string(value)) < 0)
-            return dt_err_set(e, DT_E_USAGE, "the query is no UTF-8 text");
+            return dt_alloc_failed() != failed ? dt_err_set(e, DT_E_NOMEM, "out of memory")
+                                               : dt_err_set(e, DT_E_USAGE, "the query is no UTF-8 text");
     }
     return 0;
 }
