@@ -7,7 +7,7 @@ fail as well. Nothing may die of it. Each answer is a right one, or a problem do
 ends. What is in the store afterwards is right, too.
 
 Usage: test-alloc.py [--first N] [--seeded N] [--seed S] [--every K] [--seconds S] [service] [worker]
-The first N allocations, every Kth of them, then N more at places that the seed chooses; no new one after S seconds of a
+The first N allocations, every Kth of them, then N more at places that the seed chooses; no new one after S seconds (100) of a
 program. Without arguments: a sample.
 """
 import argparse
@@ -229,7 +229,7 @@ def main():
     p.add_argument("--seeded", type=int, default=20)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--every", type=int, default=149)
-    p.add_argument("--seconds", type=float, default=1e9)
+    p.add_argument("--seconds", type=float, default=100)
     p.add_argument("program", nargs="*", default=["service", "worker"])
     a = p.parse_args()
     for name in a.program:
