@@ -7,8 +7,8 @@ fail as well. Nothing may die of it. Each answer is a right one, or a problem do
 ends. What is in the store afterwards is right, too.
 
 Usage: test-alloc.py [--first N] [--seeded N] [--seed S] [--every K] [--seconds S] [service] [worker]
-The first N allocations, every Kth of them, then N more at places that the seed chooses; no new one after S seconds (100)
-of a program. Without arguments: a sample.
+The first N allocations, every Kth of them, then N more at places that the seed chooses; no new one after S seconds of a
+program (100). Without arguments: a sample.
 """
 import argparse
 import http.client
