@@ -123,6 +123,9 @@ extern const llhttp_settings_t http_settings; /* http-parse.c */
  * to follow; else the refusal's status. */
 int conn_parse(struct dtd_conn *c, const char **why);
 
+/* Answer 503 with this body, on the way to closing the connection: for where no memory, or no connection, is to be
+ * had. It takes none. */
+void conn_refuse(struct dtd_conn *c, const char *problem);
 void conn_timer(struct dtd_conn *c, unsigned ms);
 void conn_close(struct dtd_conn *c);
 void conn_answered(struct dtd_conn *c, int status, const char *headers); /* tell the request's `answered`, once */

@@ -4,6 +4,7 @@
  * does not read is given request_ms; a handler asks dtd_stream_full() and waits for `drained`, so that what is queued
  * for one connection stays bounded (a whole reply is one buffer that exists anyway).
  */
+#include <assert.h>
 #include <errno.h>
 #include <jansson.h>
 #include <stdarg.h>
@@ -224,17 +225,26 @@ void dtd_reply_shared(struct dtd_req *r, int status, const char *type, const cha
     }
 }
 
-/* The answer when there is no memory for one: it takes none. */
+void conn_refuse(struct dtd_conn *c, const char *problem)
+{
+    char reply[1024];
+    int n = snprintf(reply, sizeof reply,
+                     "HTTP/1.1 503 Service Unavailable\r\nServer: dovetail/%s\r\nCache-Control: no-store\r\n"
+                     "Content-Type: application/problem+json\r\nRetry-After: %d\r\nContent-Length: %zu\r\n"
+                     "Connection: close\r\n\r\n%s",
+                     DOVETAIL_VERSION, RETRY_S, strlen(problem), problem);
+    assert(n > 0 && (size_t)n < sizeof reply);
+    uv_buf_t b = uv_buf_init(reply, (unsigned)n);
+    uv_try_write((uv_stream_t *)&c->pipe, &b, 1);
+}
+
+/* The answer when there is no memory for one. */
 static void no_memory(struct dtd_conn *c)
 {
-    static const char reply[] =
-        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nContent-Length: 83\r\n"
-        "Connection: close\r\n\r\n"
-        "{\"type\":\"about:blank\",\"title\":\"out of memory\",\"status\":503,\"code\":\"out-of-memory\"}\n";
-    uv_buf_t b = uv_buf_init((char *)reply, sizeof reply - 1);
     c->http->count.by_class[5]++;
     if (c->state != CONN_CLOSED)
-        uv_try_write((uv_stream_t *)&c->pipe, &b, 1);
+        conn_refuse(c, "{\"type\":\"about:blank\",\"title\":\"out of memory\",\"status\":503,"
+                       "\"code\":\"out-of-memory\"}\n");
     conn_timer(c, 0); /* close, but not under the caller's feet */
 }
 

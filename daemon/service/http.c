@@ -452,20 +452,8 @@ static void on_turned_away(uv_handle_t *h)
 /* No connection can be had, not even a reserved one: the refusal is all that the client gets. */
 static void turn_away(struct dtd_conn *c)
 {
-    struct dt_err e = {0};
-    struct dt_str o = {0};
-    dt_err_set(&e, DT_E_BUSY, "there are too many connections");
-    dt_free_ char *text = dt_problem_json(&e);
-    dt_err_done(&e);
-    if (text) {
-        dt_str_addf(&o,
-                    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 1\r\n"
-                    "Connection: close\r\nContent-Length: %zu\r\n\r\n%s",
-                    strlen(text), text);
-        uv_buf_t b = uv_buf_init(o.s, (unsigned)o.len);
-        uv_try_write((uv_stream_t *)&c->pipe, &b, 1);
-    }
-    dt_str_done(&o);
+    conn_refuse(c, "{\"type\":\"about:blank\",\"title\":\"too many jobs are waiting\",\"status\":503,"
+                   "\"detail\":\"there are too many connections\",\"code\":\"busy\"}\n");
     c->http->count.turned_away++;
     uv_close((uv_handle_t *)&c->timer, on_turned_away);
     uv_close((uv_handle_t *)&c->pipe, on_turned_away);

@@ -83,9 +83,6 @@ class Run:
         except (ConnectionError, http.client.HTTPException):
             self.counts["closed"] += 1
             return None
-        if r.status == 503 and not r.body and r.headers["Connection"] == "close":
-            self.counts["closed"] += 1  # turned away at the door
-            return None
         if r.status >= 400:
             code = r.json()["code"]
             assert code in CODES | {"not-found"}, (method, path, r.status, r.body)
