@@ -211,7 +211,7 @@ static enum dial_result dial_migrate(struct dial *d)
             if (r == DIAL_OK)
                 r = end;
         }
-        static const char *const again[] = {"23505", "42P07", "40001", "40P01", "XX000"};
+        static const char *const again[] = {"23505", "42P07", "42710", "40001", "40P01", "XX000"};
         bool once_more = false;
         for (size_t k = 0; r != DIAL_OK && k < sizeof again / sizeof *again; k++)
             once_more |= !strcmp(d->sqlstate, again[k]);

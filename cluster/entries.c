@@ -2,7 +2,8 @@
  *
  * The checksum of a row is over everything that it says, namespace and key included, so that a row that was damaged, or
  * copied to another key or namespace, does not match. It is no signature: whoever can write can also sum. A row that
- * fails a check is moved to dovetail_aside, so that the key is free for a good one, and the caller gets NONE.
+ * fails a check is moved to dovetail_aside, so that the key is free for a good one, and the caller gets NONE. It is
+ * moved only if it is the same at the server: what was damaged on its way here is left alone.
  *
  * `used` is written by a call of its own after a find, and at most once a day for a row, so that finding does not mean
  * writing.
@@ -54,18 +55,30 @@ static void entry_touch(struct call *found, const char *checksum)
     pool_submit(call);
 }
 
-static void entry_aside(struct call *found, const char *checksum, const char *why)
+/* r: the row, NULL: it has not the columns of one, and nothing can be said of it. */
+static void entry_aside(struct call *found, const PGresult *r, const char *why)
 {
+    static const int column[] = {12, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}; /* checksum, then as they come */
+    enum { N = sizeof column / sizeof *column };
     struct cluster *c = found->c;
     c->counts.damaged++;
     pool_log(c, true, "an entry of the cluster is not used: %s (%.23s)", why, found->key.signature);
-    struct call *call = checksum ? call_new(c, NULL, NULL, written_read) : NULL;
+    struct call *call = r ? call_new(c, NULL, NULL, written_read) : NULL;
     if (!call)
         return;
     call->writes = true;
-    const char *hash = call_text(call, found->hash), *sum = call_text(call, checksum);
-    CALL_STEP(call, CLUSTER_SQL_ASIDE, hash, sum, call_text(call, why));
-    CALL_STEP(call, CLUSTER_SQL_ASIDE_GO, hash, sum);
+    const char *value[N + 2] = {call_text(call, found->hash)};
+    bool whole = true;
+    for (int i = 0; i < N; i++) {
+        const char *text = row_text(r, 0, column[i], CLUSTER_RECIPE_MAX);
+        whole = whole && text;
+        value[i + 1] = call_text(call, text);
+    }
+    value[N + 1] = call_text(call, why);
+    if (!whole)
+        call_refuse(call, "it cannot be named");
+    call_step(call, CLUSTER_SQL_ASIDE, N + 2, value);
+    call_step(call, CLUSTER_SQL_ASIDE_GO, N + 1, value);
     pool_submit(call);
 }
 
@@ -128,14 +141,14 @@ static void find_read(struct call *call, PGresult *const *r)
         return;
     }
     json_t *row = NULL;
-    const char *wrong = entry_read(call, r[0], &row), *checksum = row_text(r[0], 0, 12, DT_SHA256_TEXT);
+    const char *wrong = entry_read(call, r[0], &row);
     if (wrong) {
-        entry_aside(call, checksum, wrong);
+        entry_aside(call, r[0], wrong);
     } else if (row) {
         call_end(call, CLUSTER_OK, NULL);
         call->row = row;
         if (!strcmp(PQgetvalue(r[0], 0, 15), "1"))
-            entry_touch(call, checksum);
+            entry_touch(call, PQgetvalue(r[0], 0, 12));
     } else {
         call_end(call, CLUSTER_AWAY, "out of memory");
     }

@@ -54,17 +54,17 @@ static bool measure_begin(struct call *call, const char *kind, const char *devic
 
 static void written_read(struct call *call, PGresult *const *r) { call_end(call, CLUSTER_OK, NULL); }
 
-static void measure_go(struct call *found, const char *key, const char *checksum)
+static void measure_go(struct call *found, const char *key, const char *body, const char *checksum)
 {
     struct cluster *c = found->c;
     c->counts.damaged++;
     pool_log(c, true, "a measurement of the cluster is not used: its sum does not match");
-    struct call *call = key && checksum ? call_new(c, NULL, NULL, written_read) : NULL;
+    struct call *call = key && body && checksum ? call_new(c, NULL, NULL, written_read) : NULL;
     if (!call)
         return;
     call->writes = true;
     CALL_STEP(call, CLUSTER_SQL_MEASURE_GO, call_text(call, found->kind), call_text(call, found->device),
-              call_text(call, key), call_text(call, checksum));
+              call_text(call, key), call_text(call, checksum), call_text(call, body));
     pool_submit(call);
 }
 
@@ -85,7 +85,7 @@ static void measures_read(struct call *call, PGresult *const *r)
         if (key && body && checksum && measure_sum(call, key, body, sum) && !strcmp(sum, checksum) && base64_ok(body))
             json_object_set_new(all, key, json_string(body));
         else
-            measure_go(call, key, checksum);
+            measure_go(call, key, body, checksum);
     }
     bool any = json_object_size(all) > 0;
     call_end(call, any ? CLUSTER_OK : CLUSTER_NONE, NULL);

@@ -44,7 +44,7 @@ def other_user():
 
 class Server:
     # wal_level and senders: for replicas
-    CONF = {"listen_addresses": "''", "fsync": "off", "synchronous_commit": "off", "full_page_writes": "off",
+    CONF = {"listen_addresses": "''", "fsync": "off", "full_page_writes": "off",
             "max_connections": "100", "shared_buffers": "32MB", "dynamic_shared_memory_type": "mmap",
             "log_statement": "'none'", "deadlock_timeout": "200ms"}
     ROLE = "dovetail"  # no superuser: policies hold for it
