@@ -4,7 +4,8 @@
  * Thread. Everything is called on the loop's thread, and nothing here blocks it: connections are made on a thread of
  * their own, everything else is asynchronous.
  *
- * Calls. Each copies its arguments and calls fn exactly once, later, on the loop; never before the call returns. `row`
+ * Calls. Each copies its arguments and calls fn exactly once, later, on the loop; never before the call returns, unless
+ * there is no memory for the call. fn may be NULL. `row`
  * and `why` are borrowed for that time. `why` is one sentence when the outcome is REFUSED, LOST or AWAY, else NULL. It
  * holds no password. A call whose answer did not come in time ends as AWAY; what it asked for may have been done. So
  * each call may be made again: a result put twice is one result, and a lease that was claimed in vain runs out.
@@ -150,8 +151,8 @@ void cluster_queue_fail(struct cluster *c, const char *signature, const char *de
 /* It is given back as it was: not a failure (the GPU is in use, the night is over). */
 void cluster_queue_return(struct cluster *c, const char *signature, const char *device, int64_t token, cluster_fn *fn,
                           void *user);
-/* OK: {waiting, leased, parked, entries: [{signature, device, rank, reason, tries, state, failure}]}: parked ones first,
- * at most 256. */
+/* OK: {waiting, leased, parked, entries: [{signature, device, rank, reason, tries, state, failure}]}, at most 256, parked
+ * ones first. */
 void cluster_queue_list(struct cluster *c, cluster_fn *fn, void *user);
 /* Parked entries wait again. OK: {n}. */
 void cluster_queue_unpark(struct cluster *c, cluster_fn *fn, void *user);

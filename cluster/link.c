@@ -232,7 +232,8 @@ static void link_answered(struct link *l)
     l->call = NULL;
     pool_answered(l->c);
     bool open = PQtransactionStatus(l->conn) != PQTRANS_IDLE;
-    bool whole = l->got == l->expected && !l->sqlstate[0] && !strcmp(PQcmdStatus(l->result[l->expected - 1]), "COMMIT");
+    bool whole = l->got == l->expected && !l->sqlstate[0] &&
+                 !strcmp(PQcmdStatus(l->result[l->expected - 1]), cluster_sql_text[CLUSTER_SQL_COMMIT]);
     if (call && whole && !open) {
         link_good(l, call);
         link_idle(l);

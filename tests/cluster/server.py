@@ -2,12 +2,12 @@
 
     server = Server()              # made, started; on a Unix socket alone, without a network
     server.url()                   # for libpq; url(bouncer=True): by pgbouncer in transaction mode, which it starts
-    server.sql("SELECT 1")         # as the superuser: rows as lists of texts
+    its method sql("SELECT 1")     # as the superuser: rows as lists of texts
     server.stop(); server.start(); server.kill(); server.remove()
 
 PostgreSQL refuses to run as root: then it runs as postgres or nobody, by setpriv. Programs of Debian's packages
-postgresql and pgbouncer are found by themselves; `available()` says whether they are there. Not made for speed of disks:
-fsync is off.
+postgresql and pgbouncer are found by themselves; `available()` says whether they are there. fsync is
+off: a machine that goes down is not what is tested.
 """
 import glob
 import os

@@ -1,6 +1,8 @@
 """The calls of a store, cluster's or local, by driver.c: what tests of both are written against.
 
-    s = Store(url, "space"); s.put(KEY, plan=…) → Reply(outcome, row, why, ms); s.begin("find", key=KEY) → a handle for s.end()
+    s = Store(url, "space")
+    s.put(KEY, plan=…)                 # a Reply: outcome, row, why, ms
+    s.end(s.begin("find", key=KEY))    # the same in two steps, as an object
 """
 import hashlib
 import json
@@ -39,8 +41,8 @@ class Store:
     def __init__(self, url, space="default", connections=4, lookup_ms=1000, statement_ms=4000, env=None):
         # time limits for machines under load; tests of deadlines give their own
         self.process = subprocess.Popen([DRIVER, url, space, str(connections), str(lookup_ms), str(statement_ms)],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                        env=dict(os.environ, **(env or {})))
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        text=True, env=dict(os.environ, **(env or {})))
         self.log, self.other, self.replies, self.last = [], [], {}, 0
         self.changed, self.writing = threading.Condition(), threading.Lock()
         self.reader = threading.Thread(target=self.read, daemon=True)

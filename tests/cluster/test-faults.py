@@ -413,7 +413,7 @@ class Secrets(unittest.TestCase):
 
 
 class Proxy:
-    """Between the two, on a socket of its own; spoil(bytes from the server) gives what the client sees, None: the end."""
+    """Between the two, on a socket of its own; spoil(bytes of the server) is what the client sees, None: the end."""
 
     def __init__(self, server, spoil):
         self.path, self.to = server.run, os.path.join(server.run, ".s.PGSQL.5432")
@@ -506,7 +506,8 @@ class Hostile(Case):
         good, k, l = self.store(), new(), new()
         good.put(k, plan=plan(1), rewriter=3)
         good.put(l, plan=plan(2), rewriter=3)
-        for was, now in ((k[0].encode(), l[0].encode()), (b"fusion", b"fissio"), (b"\x00\x00\x00\x013", b"\x00\x00\x00\x01x"),
+        for was, now in ((k[0].encode(), l[0].encode()), (b"fusion", b"fissio"),
+                         (b"\x00\x00\x00\x013", b"\x00\x00\x00\x01x"),
                          (b"\x00\x10\x00\x00\x00\x47sha256", b"\x00\x0f\x00\x00\x00\x47sha256")):
             s = self.through(lambda data: data.replace(was, now), statement_ms=1000, lookup_ms=1000)
             self.assertIn(s.find(k).outcome, ("none", "away"), now)

@@ -255,8 +255,10 @@ class Direct(Common, Case):
         s, k = self.store(), self.new()
         for name, call in {
                 "signature": lambda: s.find(["x"] + k[1:]), "long": lambda: s.find([k[0], "d" * 4097] + k[2:]),
-                "empty": lambda: s.claim([k[0], "", "t", "p"], ms=10), "digest": lambda: s.put(k, plan=plan(1), digest="1"),
-                "recipe": lambda: s.put(k, digest=signature(1)), "bytes": lambda: s.put(k, digest=signature(1), bytes=5 << 20),
+                "empty": lambda: s.claim([k[0], "", "t", "p"], ms=10),
+                "digest": lambda: s.put(k, plan=plan(1), digest="1"),
+                "recipe": lambda: s.put(k, digest=signature(1)),
+                "bytes": lambda: s.put(k, digest=signature(1), bytes=5 << 20),
                 "rewriter": lambda: s.put(k, plan=plan(1), rewriter=-1),
                 "evidence": lambda: s.put(k, plan=plan(1), evidence="x" * 65),
                 "seal": lambda: s.put(k, plan=plan(1), seal="x" * 513),
@@ -264,7 +266,8 @@ class Direct(Common, Case):
                 "none": lambda: s.measure_get(kind="k", device="d", keys=[]),
                 "many": lambda: s.measure_get(kind="k", device="d", keys=[str(i) for i in range(65)]),
                 "device": lambda: s.queue_add(signature=k[0], device="d" * 201, rank=1, reason="r"),
-                "note": lambda: s.queue_add(signature=k[0], device="d", rank=1, reason="r", note={"x": "x" * 5000})}.items():
+                "note": lambda: s.queue_add(signature=k[0], device="d", rank=1, reason="r", note={"x": "x" * 5000}),
+                }.items():
             r = call()
             self.assertEqual((r.outcome, bool(r.why)), ("refused", True), (name, r))
         self.assertEqual(s.counts()["late"], 0)
