@@ -151,8 +151,8 @@ void cluster_queue_fail(struct cluster *c, const char *signature, const char *de
 /* It is given back as it was: not a failure (the GPU is in use, the night is over). */
 void cluster_queue_return(struct cluster *c, const char *signature, const char *device, int64_t token, cluster_fn *fn,
                           void *user);
-/* OK: {waiting, leased, parked, entries: [{signature, device, rank, reason, tries, state, failure}]}, at most 256, parked
- * ones first. */
+/* OK: {waiting, leased, parked, entries: [{signature, device, rank, reason, tries, state, failure}]}, at most 256,
+ * parked ones first. */
 void cluster_queue_list(struct cluster *c, cluster_fn *fn, void *user);
 /* Parked entries wait again. OK: {n}. */
 void cluster_queue_unpark(struct cluster *c, cluster_fn *fn, void *user);
