@@ -3,7 +3,7 @@
  */
 #include "cluster/cluster.h"
 
-#define NONE "this dovetail was built without a cluster"
+#define NONE "this dovetaild was built without libpq: it cannot share (shared = …)"
 
 const char *cluster_outcome_text(enum cluster_outcome o)
 {
