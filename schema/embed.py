@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Turn SQL migrations into a C header: embed.py [--array NAME] OUT.h FILE.sql... (in the order of their numbers).
 
-The header defines `NAME[]` (if none is given, `schema_migrations[]`), one string per file; file 0001-… brings the schema
+The header defines `NAME[]` (else `schema_migrations[]`), one string per file; file 0001-… brings the schema
 from version 0 to 1, and so on.
 """
 import os
