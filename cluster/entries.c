@@ -82,19 +82,22 @@ static void entry_aside(struct call *found, const PGresult *r, const char *why)
     pool_submit(call);
 }
 
-static json_t *object_read(const char *text)
+/* 1: *ret is it; 0: it is no object; DT_E_NOMEM. */
+static int object_read(const char *text, json_t **ret)
 {
     json_t *o = NULL;
-    if (dt_json_load(text, strlen(text), &o, NULL) < 0)
-        return NULL;
-    if (!json_is_object(o)) {
-        json_decref(o);
-        return NULL;
+    int r = dt_json_load(text, strlen(text), &o, NULL);
+    if (r < 0)
+        return r == DT_E_NOMEM ? r : 0;
+    if (json_is_object(o)) {
+        *ret = o;
+        return 1;
     }
-    return o;
+    json_decref(o);
+    return 0;
 }
 
-/* What is wrong with it, or NULL: *ret is the row. */
+/* What is wrong with it, or NULL: *ret is the row, or stays as it is without memory. */
 static const char *entry_read(struct call *call, const PGresult *r, json_t **ret)
 {
     const char *const key[] = {call->key.signature, call->key.device, call->key.toolchain, call->key.policy};
@@ -115,14 +118,17 @@ static const char *entry_read(struct call *call, const PGresult *r, json_t **ret
         !row_number(r, 0, 13, &created) || !row_number(r, 0, 14, &used) || rewriter < 0 || rewriter > REWRITER_MAX)
         return "a column has not the form that it should have";
     if (!entry_sum(call, &t, sum))
-        return NULL; /* no memory: *ret stays NULL */
+        return NULL;
     if (strcmp(sum, checksum))
         return "its sum does not match";
-    json_t *recipe = object_read(t.recipe), *factors = *t.factors ? object_read(t.factors) : NULL;
-    if (!recipe || !dt_sha256_ok(t.digest) || (*t.factors && !factors)) {
+    json_t *recipe = NULL, *factors = NULL;
+    int good = dt_sha256_ok(t.digest) ? object_read(t.recipe, &recipe) : 0;
+    if (good == 1 && *t.factors)
+        good = object_read(t.factors, &factors);
+    if (good != 1) {
         json_decref(recipe);
         json_decref(factors);
-        return "it holds no recipe";
+        return good ? NULL : "it holds no recipe";
     }
     *ret = json_pack("{s:s, s:o, s:I, s:s, s:o*, s:I, s:s*, s:s*, s:I, s:I}", "digest", t.digest, "recipe", recipe,
                      "rewriter", (json_int_t)rewriter, "evidence", t.evidence, "factors", factors, "stamp",

@@ -28,6 +28,10 @@ static void claim_read(struct call *call, PGresult *const *r)
     if (call->token) {
         call_end(call, CLUSTER_OK, NULL);
         call->row = json_pack("{s:I}", "token", (json_int_t)call->token);
+        if (!call->row) { /* the caller does not learn it */
+            lease_back(call);
+            call_end(call, CLUSTER_AWAY, "out of memory");
+        }
         return;
     }
     if (row_shape(r[1], 1) && PQntuples(r[1]) == 1)

@@ -68,11 +68,17 @@ static void measure_go(struct call *found, const char *key, const char *body, co
     pool_submit(call);
 }
 
-static bool base64_ok(const char *body)
+/* 1: it is as it was put; 0: it is damaged; DT_E_NOMEM: nobody knows. */
+static int measure_check(const struct call *call, const char *key, const char *body, const char *checksum)
 {
+    char sum[DT_SHA256_TEXT];
+    if (!key || !body || !checksum)
+        return 0;
     size_t n = strlen(body);
     dt_free_ uint8_t *out = dt_malloc(dt_base64_room(n) + 1);
-    return out && dt_base64_decode(body, n, out) >= 0;
+    if (!out || !measure_sum(call, key, body, sum))
+        return DT_E_NOMEM;
+    return !strcmp(sum, checksum) && dt_base64_decode(body, n, out) >= 0;
 }
 
 static void measures_read(struct call *call, PGresult *const *r)
@@ -81,10 +87,10 @@ static void measures_read(struct call *call, PGresult *const *r)
     for (int i = 0; all && row_shape(r[0], 3) && i < PQntuples(r[0]) && i < CLUSTER_MEASURES; i++) {
         const char *key = row_text(r[0], i, 0, MEASURE_KEY_MAX), *body = row_text(r[0], i, 1, BODY_MAX),
                    *checksum = row_text(r[0], i, 2, DT_SHA256_TEXT);
-        char sum[DT_SHA256_TEXT];
-        if (key && body && checksum && measure_sum(call, key, body, sum) && !strcmp(sum, checksum) && base64_ok(body))
+        int good = measure_check(call, key, body, checksum);
+        if (good == 1)
             json_object_set_new(all, key, json_string(body));
-        else
+        else if (good == 0)
             measure_go(call, key, body, checksum);
     }
     bool any = json_object_size(all) > 0;

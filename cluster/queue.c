@@ -57,7 +57,7 @@ void cluster_queue_add(struct cluster *c, const struct cluster_work *w, cluster_
         dt_free_ char *note = w->note ? json_dumps(w->note, JSON_COMPACT | JSON_SORT_KEYS) : dt_strdup("");
         const char *rank = call_number(call, w->rank);
         if (!note)
-            call_refuse(call, "the note cannot be written");
+            call->arena.failed = true;
         else if (!*note || call_bounded(call, "note", note, NOTE_MAX))
             CALL_STEP(call, CLUSTER_SQL_WORK_ADD, call->key.device, call->key.signature, rank,
                       call_text(call, w->reason), call_text(call, note));
@@ -95,6 +95,10 @@ static void work_read(struct call *call, PGresult *const *r)
     call->row = json_pack("{s:s, s:s, s:I, s:s, s:o*, s:I, s:I}", "signature", signature, "device", device, "rank",
                           (json_int_t)rank, "reason", reason, "note", o, "tries", (json_int_t)tries, "token",
                           (json_int_t)token);
+    if (!call->row) { /* the caller does not learn it */
+        work_back(call);
+        call_end(call, CLUSTER_AWAY, "out of memory");
+    }
 }
 
 void cluster_queue_claim(struct cluster *c, const char *device, unsigned lease_ms, cluster_fn *fn, void *user)

@@ -5,7 +5,8 @@
  *   ─▶ {"id": 1, "outcome": "ok", "row": {…}, "why": "…", "ms": 0.8}
  *
  * Answers come in any order. Lines of the log are {"log": "…", "bad": true}. At the end of stdin the cluster is closed;
- * what is under way is answered before. A URL that ends in .db is a local store (cache/): calls put, find and refuse,
+ * what is under way is answered before. {"call": "memory", "n": 3}: the third allocation from there on fails, and those
+ * behind it, until 0 ends that. A URL that ends in .db is a local store (cache/): calls put, find and refuse,
  * for what the two have in common.
  */
 #include <stdio.h>
@@ -83,7 +84,7 @@ static const char *text(const json_t *q, const char *name) { return json_string_
 
 static void call_put(const json_t *q, const struct cluster_key *k, struct request *r)
 {
-    const json_t *plan = json_object_get(q, "plan");
+    const json_t *plan = json_object_get(q, "plan"), *recipe = json_object_get(plan ? plan : q, "recipe");
     char digest[DT_SHA256_TEXT] = "";
     if (plan)
         cache_plan_digest(plan, digest);
@@ -96,9 +97,7 @@ static void call_put(const json_t *q, const struct cluster_key *k, struct reques
     }
     struct cluster_entry en = {.key = *k,
                                .digest = text(q, "digest") ? text(q, "digest") : digest,
-                               .recipe = long_one ? long_one
-                                         : plan   ? json_object_get(plan, "recipe")
-                                                  : NULL,
+                               .recipe = long_one ? long_one : recipe,
                                .rewriter = (int)number(q, "rewriter"),
                                .evidence = text(q, "evidence"),
                                .factors = json_object_get(q, "factors"),
@@ -189,7 +188,11 @@ static void cluster_call(const char *name, const json_t *q, struct request *r)
         call_measures(name, q, r);
     else if (!strncmp(name, "queue_", 6))
         call_queue(name + 6, q, r);
-    else {
+    else if (!strcmp(name, "memory")) {
+        say(json_pack("{s:I, s:s, s:f}", "id", r->id, "outcome", "ok", "ms", 0.0));
+        free(r);
+        dt_alloc_fail_after(number(q, "n"));
+    } else {
         say(json_pack("{s:I, s:o, s:o}", "id", r->id, "status", cluster_status(cluster), "counts", counts()));
         free(r);
     }

@@ -191,6 +191,34 @@ class Away(Case):
         for h in puts:
             s.end(h)
 
+    def test_no_memory(self):
+        """Each allocation in turn fails: the call is answered once, and soon all is as if nothing had been."""
+        s = self.store()
+
+        def ask(call):
+            k = new()
+            more = {"find": {"key": k}, "put": {"key": k, "plan": plan(1)}, "claim": {"key": k, "ms": 1000},
+                    "near": {"key": k}, "measure_put": {"kind": "k", "device": "d", "rows": {"a": "b"}},
+                    "measure_get": {"kind": "k", "device": "d", "keys": ["a"]},
+                    "queue_add": {"signature": k[0], "device": "d", "rank": 1, "reason": "r"},
+                    "queue_claim": {"device": "other", "ms": 1}}[call]
+            return s.end(s.begin(call, **more))["outcome"]
+        for call, right in (("find", "none"), ("put", "ok"), ("claim", "ok"), ("near", "none"), ("measure_put", "ok"),
+                            ("measure_get", "ok"), ("queue_add", "ok"), ("queue_claim", "none")):
+            failed = 0
+            self.patient(lambda: ask(call) == right)
+            for n in range(1, 25):
+                s.memory(n=n)
+                outcome = ask(call)
+                s.memory(n=0)
+                failed += outcome == "away"
+                self.assertIn(outcome, (right, "away", "none"), (call, n))
+                self.patient(lambda: ask(call) == right)
+            self.assertGreater(failed, 1, call)
+            self.assertLess(failed, 24, call)
+        # a row that could not be looked at is not a damaged one
+        self.assertEqual(s.counts()["damaged"], 0, s.log)
+
     def test_close(self):
         """What is under way when it ends is answered, once."""
         s = self.store()

@@ -4,6 +4,7 @@ What the local store (SQLite) does as well is in Common, which runs against all 
 """
 import base64
 import os
+import re
 import sqlite3
 import sys
 import tempfile
@@ -37,6 +38,14 @@ def patient(what, seconds=20):
     while not what():
         assert time.monotonic() < deadline, "it does not come"
         time.sleep(0.02)
+
+
+def statement(name):
+    """The text of a row of cluster/statements.def."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../cluster/statements.def"),
+              encoding="utf-8") as f:
+        row = re.search(rf"STATEMENT\({name}, ((?:\s*\"[^\"]*\")+)\)", f.read())
+    return "".join(re.findall(r'"([^"]*)"', row[1]))
 
 
 class Case(unittest.TestCase):
@@ -177,6 +186,14 @@ class Direct(Common, Case):
                          {"rewriter": 3, "evidence": "measured", "factors": {"a": [1, 2]}, "stamp": 1234567890,
                           "signer": "me", "seal": "c2VhbA=="})
         self.assertLess(abs(row["created"] - time.time()), 600)
+
+    def test_forged(self):
+        """Whoever knows the format can write what they like: the row is given as it is, and the worker's to check."""
+        s, k = self.store(), self.new()
+        s.put(k, plan=plan(1))
+        self.assertEqual(s.forge(k, signature("forged")).outcome, "ok")
+        row = s.find(k).row
+        self.assertEqual((row["digest"], row["recipe"]), (signature("forged"), plan(1)["recipe"]))
 
     def test_columns(self):
         """Every factor of a key is a column, for whoever looks for entries by one of them."""
@@ -391,6 +408,30 @@ class Direct(Common, Case):
         patient(lambda: server.sql(f"SELECT key FROM dovetail_measure WHERE device = '{d}'") == [["b"]])
         s.measure_put(kind="trial", device=d, rows={"a": "again"})
         self.assertEqual(sorted(s.measure_get(kind="trial", device=d, keys=["a", "b"]).row), ["a", "b"])
+
+    def test_queries(self):
+        """With many rows each statement finds its own by an index, under the policies as well."""
+        s, d = self.store("crowd"), f"device {next(names)}"
+        k = self.new()
+        s.put(k, plan=plan(1))
+        self.work(s, 1, d)
+        other = "'sha256:' || encode(sha256(('x' || i)::bytea), 'hex')"
+        many = "generate_series(1, 20000) i WHERE space = 'crowd'"
+        server.sql(f"INSERT INTO dovetail_entry SELECT space, {other}, {other}, device, toolchain, policy, format, "
+                   "digest, recipe, rewriter, evidence, grade, factors, stamp, signer, seal, checksum, created, used "
+                   f"FROM dovetail_entry, {many}; INSERT INTO dovetail_queue SELECT space, device, {other}, i % 100, "
+                   f"reason, note, state, tries, failure, token, due, expires FROM dovetail_queue, {many}; "
+                   "ANALYZE dovetail_entry; ANALYZE dovetail_queue")
+        for name, *values in (("FIND", k[0]), ("NEAR", k[0], k[0]), ("WORK_POISON", d, "3"), ("WORK_CLAIM", d, "1000"),
+                              ("WORK_DONE", d, k[0], "1"), ("PUT_WORK", d, k[0], "1"), ("TOUCH", k[0], k[0])):
+            sql = statement(name)
+            for i in range(len(values), -1, -1):
+                sql = sql.replace(f"${i + 1}", f"'{(['crowd'] + values)[i]}'")
+            how = server.sql(f"BEGIN; SET LOCAL dovetail.namespace = 'crowd'; EXPLAIN {sql}; ROLLBACK",
+                             role="dovetail")
+            self.assertNotIn("Seq Scan", str(how), name)
+            self.assertIn("Index", str(how), name)
+        server.sql("DELETE FROM dovetail_entry WHERE space = 'crowd'; DELETE FROM dovetail_queue WHERE space = 'crowd'")
 
     # ---- the queue --------------------------------------------------------------------------------------------------
     def work(self, s, n, device, **more):

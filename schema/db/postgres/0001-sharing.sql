@@ -64,6 +64,7 @@ CREATE TABLE dovetail_queue (                -- plans to make again
     expires   timestamptz NOT NULL,          -- of its lease
     PRIMARY KEY (space, device, signature)
 );
+CREATE INDEX dovetail_queue_tries ON dovetail_queue (space, device, state, tries);
 CREATE INDEX dovetail_queue_next ON dovetail_queue (space, device, state, rank DESC, due);
 
 CREATE TABLE dovetail_aside (                -- rows that were found damaged, for people to look at, for a month
