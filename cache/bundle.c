@@ -4,9 +4,9 @@
  *
  *   {"table": "entry", "row": ["plan", signature, device, toolchain, policy, digest, body, factors, sha256]}
  *
- * All columns are strings as in the table (schema/sql/). sha256 is the row's own checksum, body the plan's document
- * with its member `recipe`. An export holds all plans, or those of graphs that one user posted. Older bundles also hold
- * analyses, and rows of the tables `graph` and `known`.
+ * All columns are strings as in the table (schema/db/sqlite/). sha256 is the row's own checksum, body the plan's
+ * document with its member `recipe`. An export holds all plans, or those of graphs that one user posted. Older bundles
+ * also hold analyses, and rows of the tables `graph` and `known`.
  *
  * A checksum shows that a row is whole, not who made it. So an import trusts nothing: it keeps of a plan the recipe and
  * a digest (recipe.c), from which this host makes the plan itself. Analyses, graphs, and which digest has which

@@ -1,6 +1,6 @@
 /* The SQLite file: opening, migrations, and moving a bad one aside.
  *
- * The file is ours when it is empty or carries our application id. user_version counts the migrations of schema/sql/
+ * The file is ours when it is empty or carries our application id. user_version counts migrations (schema/db/sqlite/)
  * that have been run; each runs in one transaction that takes the write lock first and looks again, so that two
  * processes may start at once. A file with more migrations than we know is left alone (a newer dovetail made it) and is
  * an error.

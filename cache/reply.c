@@ -2,7 +2,7 @@
  *
  * A reply belongs to one row of `entry` and to that row's checksum at the time, its generation. A reply is given out
  * only when its own checksum is right *and* its entry is still there, unchanged and sound: so whatever removes,
- * replaces or damages an entry takes its replies along (triggers of schema/sql/0005-replies.sql remove the rows).
+ * replaces or damages an entry takes its replies along (triggers of schema/db/sqlite/0005-replies.sql remove the rows).
  *
  * Hits themselves write nothing. Their counts come in batches (cache_hits_put), in one transaction that does not wait
  * for another writer: the caller keeps the batch and comes again.
