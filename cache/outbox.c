@@ -9,11 +9,12 @@
  *
  * A finished plan is written by a worker, which has no network and does not wait for one. What other hosts need of it
  * goes into this table in the same transaction: after a crash either both are there or neither is. From then on the row
- * stands for itself, so that the entry may be evicted before the row is sent. There is one row for a key. A newer result
- * takes its place under a new number, so that the answer to the older one, which may be on its way, does not remove it.
+ * stands for itself, so that the entry may be evicted before the row is sent. There is one row for a key. A newer
+ * result takes its place under a new number, so that the answer to the older one, which may be on its way, does not
+ * remove it.
  *
- * The table is bounded: over ROWS rows or BYTES bytes the parked ones go first, then the oldest. That is counted: such a
- * result is not lost, since this host has its entry, but the others must find it themselves.
+ * The table is bounded: over ROWS rows or BYTES bytes the parked ones go first, then the oldest. That is counted: such
+ * a result is not lost, since this host has its entry, but the others must find it themselves.
  *
  * Not here: when to send, and what the answers mean (daemon/service/drain.c).
  */

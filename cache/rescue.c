@@ -3,8 +3,8 @@
  * A row carries the checksum of all that it says, so that whether to believe it does not depend on the file around it.
  * Tables are read in the order of their keys, from the beginning and, where that does not come to the end, from the end
  * backwards: what one bad page hides is lost, and no more. Rows that the new file has already stay. Taken over are
- * documents, graphs, signatures, recipes and the outbox; footprints and trials are made again in no time, and owners have no
- * checksum, so that they would have to be believed (who posts a graph again owns it again).
+ * documents, graphs, signatures, recipes and the outbox; footprints and trials are made again in no time, and owners
+ * have no checksum, so that they would have to be believed (who posts a graph again owns it again).
  *
  * Rows go in transactions of a few, with a pause between, so that nobody waits for long.
  */

@@ -13,8 +13,8 @@
  * the pipe. Its own job's time limit bounds that from outside. So the early question costs nothing, and one that came
  * to nothing, for want of time, is asked again by the claim.
  *
- * A recipe that did not hold here is named in the next claim (`not`), so that it does not come back; the host then plans
- * under a lease like any other.
+ * A recipe that did not hold here is named in the next claim (`not`), so that it does not come back; the host then
+ * plans under a lease like any other.
  *
  * Only requests with the option `shared` come here: the service sets it.
  */
@@ -121,7 +121,7 @@ int wrk_share_plan(struct wrk *w, const struct cache_key *k, wrk_by_recipe *by, 
 json_t *wrk_share_facts(const json_t *plan)
 {
     const json_t *before = json_object_get(plan, "baseline"), *after = json_object_get(plan, "optimized");
-    return json_pack("{s:i, s:s, s:f, s:f, s:b}", "rewriter", atoi(RW_VERSION), "evidence",
+    return json_pack("{s:i, s:s, s:f, s:f, s:b}", "rewriter", (int)strtol(RW_VERSION, NULL, 10), "evidence",
                      dt_json_text(after, "method"), "baseline_us",
                      json_number_value(json_object_get(before, "time_us")), "time_us",
                      json_number_value(json_object_get(after, "time_us")), "verified",

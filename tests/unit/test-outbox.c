@@ -1,4 +1,4 @@
-/* The outbox: one transaction with the entry, life after it, refusals, bounds, damage; recipes that come from a cluster. */
+/* The outbox: one transaction with the entry, life after it, refusals, bounds, damage; recipes of a cluster. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
