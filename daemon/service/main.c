@@ -298,6 +298,8 @@ static int check(const struct dtd_config *c, struct dt_err *e)
 {
     dt_free_ char *cache = cache_path_of(c->cache);
     int r = dtd_config_check(c, svc.passed, e);
+    if (r >= 0)
+        r = dtd_share_check(c, e);
     if (r < 0)
         return r;
     printf("the configuration is right: socket %s, device %s, cache %s, worker %s; admins besides root and the "

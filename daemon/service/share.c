@@ -442,6 +442,36 @@ bool dtd_share_sending(const struct dtd_share *sh)
 
 static void share_log(void *user, bool bad, const char *text) { dt_log(bad ? DT_LOG_WARN : DT_LOG_INFO, "%s", text); }
 
+static int share_cluster(uv_loop_t *loop, const struct dtd_config *c, struct cluster **ret, struct dt_err *e)
+{
+    struct cluster_options o = {.loop = loop,
+                                .url = c->shared,
+                                .space = c->shared_namespace,
+                                .connections = (unsigned)c->shared_pool,
+                                .lookup_ms = (unsigned)c->shared_lookup_ms,
+                                .statement_ms = STATEMENT_MS,
+                                .log = share_log};
+    return cluster_open(&o, ret, e);
+}
+
+static void share_checked(void *user) {}
+
+int dtd_share_check(const struct dtd_config *c, struct dt_err *e)
+{
+    uv_loop_t loop;
+    struct cluster *cluster = NULL;
+    if (!c->shared)
+        return 0;
+    if (uv_loop_init(&loop) < 0)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    int r = share_cluster(&loop, c, &cluster, e);
+    if (r >= 0)
+        cluster_close(cluster, share_checked, NULL);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    uv_loop_close(&loop);
+    return r;
+}
+
 int dtd_share_open(struct dtd_service *s, struct dtd_share **ret, struct dt_err *e)
 {
     const struct dtd_config *c = &s->cfg;
@@ -451,14 +481,7 @@ int dtd_share_open(struct dtd_service *s, struct dtd_share **ret, struct dt_err 
     if (!sh)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     sh->s = s;
-    struct cluster_options o = {.loop = s->loop,
-                                .url = c->shared,
-                                .space = c->shared_namespace,
-                                .connections = (unsigned)c->shared_pool,
-                                .lookup_ms = (unsigned)c->shared_lookup_ms,
-                                .statement_ms = STATEMENT_MS,
-                                .log = share_log};
-    int r = cluster_open(&o, &sh->cluster, e);
+    int r = share_cluster(s->loop, c, &sh->cluster, e);
     if (r >= 0)
         r = dtd_drain_open(sh);
     if (r < 0) {

@@ -13,6 +13,7 @@
 
 #include "cache/outbox.h"
 #include "cluster/cluster.h"
+#include "daemon/service/config.h"
 #include "daemon/service/metrics.h"
 
 #define DTD_LEASE_MS 15000 /* a host that dies with a lease holds the others up for so long at most */
@@ -57,7 +58,8 @@ struct dtd_share {
 /* Nothing is waited for: a server that is away is no error. DT_E_USAGE: the address cannot be read. *ret NULL: the
  * configuration names no cluster. */
 int dtd_share_open(struct dtd_service *s, struct dtd_share **ret, struct dt_err *e);
-void dtd_share_close(struct dtd_share *sh); /* on the loop; it runs dry soon */
+int dtd_share_check(const struct dtd_config *c, struct dt_err *e); /* for --check-config: can the address be read? */
+void dtd_share_close(struct dtd_share *sh);                        /* on the loop; it runs dry soon */
 struct dtd_share *dtd_share_free(struct dtd_share *sh);
 
 /* share.c. sh may be NULL: there is no cluster. */
