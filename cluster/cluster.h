@@ -44,8 +44,8 @@ struct cluster_entry {
 };
 typedef void cluster_fn(void *user, enum cluster_outcome outcome, const json_t *row, const char *why);
 
-/* The address is read, nothing is waited for: a server that is away is no error. DT_E_USAGE: it is no address;
- * DT_E_UNSUPPORTED: built without libpq. */
+/* The address is read, nothing is waited for: a server that is away is no error. DT_E_USAGE: it is no address,
+ * or dovetail was built without libpq. */
 int cluster_open(const struct cluster_options *o, struct cluster **ret, struct dt_err *e);
 void cluster_close(struct cluster *c, void (*closed)(void *user), void *user);
 /* OK: {"digest", "recipe"}; NONE; AWAY after lookup_ms. */

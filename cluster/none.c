@@ -13,7 +13,7 @@ const char *cluster_outcome_text(enum cluster_outcome o)
 
 int cluster_open(const struct cluster_options *o, struct cluster **ret, struct dt_err *e)
 {
-    return dt_err_set(e, DT_E_UNSUPPORTED, "this dovetaild was built without libpq: it cannot share (shared = …)");
+    return dt_err_set(e, DT_E_USAGE, "this dovetaild was built without libpq: it cannot share (shared = …)");
 }
 
 void cluster_close(struct cluster *c, void (*closed)(void *user), void *user) { closed(user); }

@@ -240,9 +240,9 @@ def missing():
     """Why this cannot run here; None: it can."""
     if not programs():
         return "there is no PostgreSQL server here"
-    r = subprocess.run([DAEMON, "--check-config", "--shared", "postgresql://h/d", "--device", "soft", "--cache", "/tmp/c.db",
-                        "--socket", "/tmp/d.sock"], capture_output=True, text=True,
-                       check=False)
+    r = subprocess.run([DAEMON, "--check-config", "--shared", "postgresql://h/d", "--device", "soft",
+                        "--cache", "/tmp/c.db", "--socket", "/tmp/d.sock"],
+                       capture_output=True, text=True, check=False)
     return "dovetaild was built without libpq" if "without libpq" in r.stderr else None
 
 
