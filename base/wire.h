@@ -13,6 +13,12 @@
  *   'B'   beat       {"failed_writes": 0, "damaged": 0}: a sign of life, at any time, with number 0; only of workers
  *                    that were started with --beat
  *   'R'   answer     {"cache": "hit|miss", "signature": "sha256:…", "digest": "sha256:…", "document": {…}}
+ *   'S'   question   {"op": "find|claim", "signature": …, "device": …, "toolchain": …, "policy": …, "not": digest}
+ *                    what does the cluster have under this key? Only for requests with the option `shared`; one at a
+ *                    time. The asking side answers each with one frame of type T, with the same number; it may come
+ *                    after the worker's own answer, and is passed over then
+ *   'T'   telling    {"say": "recipe", "digest": …, "recipe": {…}}, {"say": "plan", "token": 7} (this host is to plan),
+ *                    {"say": "none"} or {"say": "away"} (not known)
  *   'E'   answer     the problem document: {"type": "about:blank", "title": …, "status": 422, "code": "bad-graph",
  *                    "detail": …, "pointer": …, "log": …}
  */
@@ -26,6 +32,8 @@
 
 #define DT_WIRE_MAX (512u << 20) /* bytes of one frame */
 #define DT_WIRE_HEAD 9
+#define DT_WIRE_ASK 'S'
+#define DT_WIRE_TELL 'T'
 
 /* Blocking; 0 or negative. dt_wire_read gives 1 at a clean end of the stream. *ret is NUL-terminated, caller frees. */
 int dt_wire_write(int fd, char type, uint32_t number, const char *body, size_t len);

@@ -141,6 +141,11 @@ void cache_own_sql(const char *table, const unsigned *uid, char out[CACHE_OWN_MA
 int cache_recipe_put(struct cache *c, const struct cache_key *k, const json_t *plan, const char *origin,
                      struct dt_err *e);
 
+/* ---- outbox.c ---- */
+/* Within the transaction that puts the plan. */
+int cache_outbox_put(struct cache *c, const struct cache_key *k, const json_t *plan, const struct cache_out *out,
+                     struct dt_err *e);
+
 /* ---- kept.c ---- */
 int cache_kept_trim(struct cache *c, enum cache_kept kept, int64_t bytes); /* an SQLite code */
 void cache_kept_size(struct cache *c, enum cache_kept kept, int64_t *ret_rows, int64_t *ret_bytes);

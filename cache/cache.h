@@ -61,6 +61,14 @@ struct cache_key {    /* all of it: an equal key gives an equal document */
 int cache_get(struct cache *c, const struct cache_key *k, json_t **ret, struct dt_err *e);
 int cache_put(struct cache *c, const struct cache_key *k, const char *digest, json_t *doc, json_t *factors,
               struct dt_err *e);
+/* The same; and what other hosts need of it, if it is a plan with a member `recipe`, goes into the outbox
+ * (cache/outbox.h): both, or neither. out NULL: cache_put. */
+struct cache_out {
+    const json_t *facts; /* an object: what the cluster is told beside the recipe */
+    int64_t token;       /* of the lease under which it was planned, or 0 */
+};
+int cache_put_out(struct cache *c, const struct cache_key *k, const char *digest, json_t *doc, json_t *factors,
+                  const struct cache_out *out, struct dt_err *e);
 
 /* Toolchains of entries that differ from the key in nothing else, the newest entry's first, at most 16. */
 int cache_toolchains(struct cache *c, const struct cache_key *k, json_t **ret, struct dt_err *e);
@@ -202,6 +210,12 @@ int cache_plan_digest(const json_t *plan, char digest[DT_SHA256_TEXT]);
 /* The recipe under a key that was not refused, and the digest that the plan must have; it counts as a try. 1 found (new
  * reference), 0 not. */
 int cache_recipe_get(struct cache *c, const struct cache_key *k, json_t **ret, char digest[DT_SHA256_TEXT]);
+/* Keep a recipe that came from elsewhere than a bundle. 1 it is new, 0 not: the key has an entry, a recipe that waits,
+ * or this one was refused. */
+int cache_recipe_take(struct cache *c, const struct cache_key *k, const json_t *recipe, const char *digest,
+                      const char *origin, struct dt_err *e);
+/* Is the recipe that waits under the key of this origin? */
+bool cache_recipe_from(struct cache *c, const struct cache_key *k, const char *origin);
 /* It led to a plan, which is stored: the recipe goes (reason NULL). Or not, and is kept aside with the reason. */
 void cache_recipe_done(struct cache *c, const struct cache_key *k, const char *reason);
 /* [{signature, device, toolchain, policy, digest, origin, state ("recipe", "refused"), reason, bytes, created, tried}],

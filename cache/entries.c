@@ -86,6 +86,8 @@ static const struct {
      4, false, 0},
     {"recipe", "SELECT id, signature, device, toolchain, policy, digest, body, sha256 FROM recipe",
      "id = CAST(?1 AS INTEGER)", 7, true, 5},
+    {"outbox", "SELECT id, signature, device, toolchain, policy, digest, body, facts, sha256 FROM outbox",
+     "id = CAST(?1 AS INTEGER)", 8, true, 5},
     {"footprint", "SELECT key, key, hex(body), sha256 FROM footprint", "key = ?1", 3, false, 0},
     {"trial", "SELECT key, key, hex(body), sha256 FROM trial", "key = ?1", 3, false, 0},
     {"job", "SELECT id, id, service, post, request_sha256, sha256 FROM job", "id = ?1", 5, true, 2},

@@ -3,8 +3,8 @@
  * A row carries the checksum of all that it says, so that whether to believe it does not depend on the file around it.
  * Tables are read in the order of their keys, from the beginning and, where that does not come to the end, from the end
  * backwards: what one bad page hides is lost, and no more. Rows that the new file has already stay. Taken over are
- * documents, graphs, signatures and recipes; footprints and trials are made again in no time, and owners have no
- * checksum, so that they would have to be believed (who posts a graph again owns it again).
+ * documents, graphs, signatures, recipes and the outbox; footprints and trials are made again in no time, and owners
+ * have no checksum, so that they would have to be believed (who posts a graph again owns it again).
  *
  * Rows go in transactions of a few, with a pause between, so that nobody waits for long.
  */
@@ -15,7 +15,7 @@
 
 #define ROWS 16
 #define PAUSE_US 2000
-#define COLUMNS 13
+#define COLUMNS 15
 
 static const struct {
     const char *up, *down, *into;
@@ -33,6 +33,10 @@ static const struct {
     {FROM("signature, device, toolchain, policy, digest, body, sha256, origin, created, state, reason, tried, tries",
           "recipe", "id", "id DESC") "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
      6, 13},
+    {FROM("signature, device, toolchain, policy, digest, body, facts, sha256, token, bytes, created, due, refusals, "
+          "state, reason",
+          "outbox", "id", "id DESC") "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+     7, 15},
 };
 
 /* One row, if it is sound: 1 taken, 0 not, negative: SQLite's code, negated. */

@@ -243,8 +243,24 @@ static int dump(json_t *doc, char **ret, struct dt_err *e)
     return 0;
 }
 
-int cache_put(struct cache *c, const struct cache_key *k, const char *digest, json_t *doc, json_t *factors,
-              struct dt_err *e)
+/* The row of an entry; `sum` becomes its checksum. */
+static int store_entry(struct cache *c, const struct cache_key *k, const char *digest, const char *body,
+                       const char *why, char sum[DT_SHA256_TEXT], struct dt_err *e)
+{
+    const char *text[] = {k->want, k->signature, k->device, k->toolchain, k->policy, digest, body, why ? why : "", sum};
+    if (cache_row_sum(text, 8, sum) < 0)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    return insert(
+        c,
+        "INSERT INTO entry (want, signature, device, toolchain, policy, digest, body, factors, sha256, created, used) "
+        "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, unixepoch(), unixepoch()) "
+        "ON CONFLICT DO UPDATE SET digest = excluded.digest, body = excluded.body, factors = excluded.factors, "
+        "sha256 = excluded.sha256, created = excluded.created, used = excluded.used",
+        text, 9, e);
+}
+
+int cache_put_out(struct cache *c, const struct cache_key *k, const char *digest, json_t *doc, json_t *factors,
+                  const struct cache_out *out, struct dt_err *e)
 {
     dt_free_ char *body = NULL, *why = NULL;
     char sum[DT_SHA256_TEXT];
@@ -252,19 +268,30 @@ int cache_put(struct cache *c, const struct cache_key *k, const char *digest, js
     store_last(c, 0, "");
     if ((r = dump(doc, &body, e)) < 0 || (factors && (r = dump(factors, &why, e)) < 0))
         return r;
-    const char *text[] = {k->want, k->signature, k->device, k->toolchain, k->policy, digest, body, why ? why : "", sum};
-    if (cache_row_sum(text, 8, sum) < 0)
-        return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    r = insert(
-        c,
-        "INSERT INTO entry (want, signature, device, toolchain, policy, digest, body, factors, sha256, created, used) "
-        "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, unixepoch(), unixepoch()) "
-        "ON CONFLICT DO UPDATE SET digest = excluded.digest, body = excluded.body, factors = excluded.factors, "
-        "sha256 = excluded.sha256, created = excluded.created, used = excluded.used",
-        text, 9, e);
+    if (out) {
+        int rc = cache_run(c, "BEGIN IMMEDIATE", NULL, 0);
+        if (cache_db_damaged(rc) && (r = cache_db_replace(c, e)) >= 0)
+            rc = cache_run(c, "BEGIN IMMEDIATE", NULL, 0);
+        if (rc != SQLITE_OK)
+            return r < 0 ? r : cache_unwritable(c, e);
+    }
+    r = store_entry(c, k, digest, body, why, sum, e);
+    if (r >= 0 && out)
+        r = cache_outbox_put(c, k, doc, out, e);
+    /* a file that was replaced meanwhile has no transaction any more, and both rows */
+    if (r >= 0 && out && !sqlite3_get_autocommit(c->db) && cache_run(c, "COMMIT", NULL, 0) != SQLITE_OK)
+        r = cache_unwritable(c, e);
+    if (r < 0 && out)
+        cache_rollback(c);
     if (r >= 0)
         store_last(c, 0, sum);
     return r;
+}
+
+int cache_put(struct cache *c, const struct cache_key *k, const char *digest, json_t *doc, json_t *factors,
+              struct dt_err *e)
+{
+    return cache_put_out(c, k, digest, doc, factors, NULL, e);
 }
 
 /* ---- digests ------------------------------------------------------------------------------------------------- */

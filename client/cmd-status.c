@@ -5,9 +5,21 @@ static void confinement_human(const json_t *o)
 {
     const json_t *own = json_object_get(o, "worker"), *child = json_object_get(o, "compiler");
     if (o)
-        printf("confined (%s): worker: files %s, system calls %s; compilers: files %s, system calls %s\n",
+        printf("confined (%s): worker: files %s, system calls %s; compilers: files %s, system calls %s%s%s\n",
                dt_json_text(o, "mode"), dt_json_text(own, "files"), dt_json_text(own, "calls"),
-               dt_json_text(child, "files"), dt_json_text(child, "calls"));
+               dt_json_text(child, "files"), dt_json_text(child, "calls"),
+               *dt_json_text(own, "network") ? "; away from the network: " : "", dt_json_text(own, "network"));
+}
+
+static void cluster_human(const json_t *o)
+{
+    const json_t *out = json_object_get(o, "outbox");
+    if (!o)
+        return;
+    printf("cluster %s: %s%s%s, breaker %s; %.0f results to send, the oldest for %.0f s; %.0f parked%s%s\n",
+           dt_json_text(o, "namespace"), dt_json_text(o, "state"), *dt_json_text(o, "why") ? ": " : "",
+           dt_json_text(o, "why"), dt_json_text(o, "breaker"), jnum(out, "waiting"), jnum(out, "lag_s"),
+           jnum(out, "parked"), *dt_json_text(out, "refusal") ? ": " : "", dt_json_text(out, "refusal"));
 }
 
 static int cmd_status_human(struct cli *c, const json_t *doc, const struct outcome *o)
@@ -26,6 +38,7 @@ static int cmd_status_human(struct cli *c, const json_t *doc, const struct outco
         printf("worker %.0f: %s, %s, %.0f jobs so far\n", jnum(w, "pid"), dt_json_text(w, "device"),
                dt_json_text(w, "state"), jnum(w, "jobs"));
     confinement_human(json_object_get(doc, "confinement"));
+    cluster_human(json_object_get(doc, "cluster"));
     return 0;
 }
 

@@ -70,7 +70,7 @@ DOVETAIL_API void dovetail_reply_done(struct dovetail_reply *r);
 struct dovetail_result {
     char *document; /* JSON, NUL-terminated */
     size_t len;
-    char *cache;     /* "hit" or "miss" */
+    char *cache;     /* "hit"; "stale"; "miss"; "shared": made here by what another host had found */
     char *signature; /* "sha256:…", NULL where there is none */
     char *digest;
     char *job; /* its id; NULL when the cache answered at once */

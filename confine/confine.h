@@ -47,6 +47,10 @@ int confine_files(const struct confine_path *p, size_t n, struct dt_err *e);
  */
 int confine_calls(enum confine_who who, bool log_only, struct dt_err *e);
 
+/* From now on no network: a namespace of its own (network.c). To be called while there is one thread; it forks. Error:
+ * DT_E_UNSUPPORTED where the system does not let it; nothing has changed then. */
+int confine_network(struct dt_err *e);
+
 /* From now on a path that this process may not read looks as if nothing were there, to every call that takes a path
  * (hide.c). It answers the calls that the compiler's list hands over. False: not on this processor. */
 bool confine_hide(void);

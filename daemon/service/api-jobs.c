@@ -210,10 +210,9 @@ void api_result(struct dtd_service *s, struct dtd_req *r)
     if (j->state == DTD_DONE && !j->result) {
         kept_reply(s, r, j);
     } else if (j->state == DTD_DONE) {
-        char *copy = dt_memdup(j->result, j->result_len);
-        dtd_reply_take(r, copy ? 200 : 503, "application/json",
-                       !strcmp(j->cache, "hit") ? "Dovetail-Cache: hit\r\n" : "Dovetail-Cache: miss\r\n", copy,
-                       j->result_len);
+        char *copy = dt_memdup(j->result, j->result_len), header[40];
+        snprintf(header, sizeof header, "Dovetail-Cache: %s\r\n", j->cache);
+        dtd_reply_take(r, copy ? 200 : 503, "application/json", header, copy, j->result_len);
     } else if (dtd_job_problem(j)) {
         json_t *o = NULL;
         dt_json_load(dtd_job_problem(j), strlen(dtd_job_problem(j)), &o, NULL);

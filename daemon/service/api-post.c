@@ -381,6 +381,7 @@ void api_post_job(struct dtd_service *s, struct dtd_req *r)
     }
     p->uid = p->opt.uid = dtd_peer_uid(r);
     p->opt.apart = s->cfg.share_uid;
+    p->opt.shared = s->share && !s->cfg.share_uid && !p->opt.local;
     p->opt.own_rows = !strcmp(p->want, "explain") && !dtd_peer_admin(s, r);
     p->body = r->body;
     p->len = r->body_len;

@@ -166,7 +166,10 @@ void api_reprofile(struct dtd_service *s, struct dtd_req *r)
     p->limit = p->limit ? p->limit : 100;
     p->uid = dtd_peer_uid(r);
     p->all = dtd_peer_admin(s, r) && !s->cfg.share_uid;
-    snprintf(p->options, sizeof p->options, s->cfg.share_uid ? "{\"apart\":%u}" : "{}", p->uid);
+    if (s->cfg.share_uid)
+        snprintf(p->options, sizeof p->options, "{\"apart\":%u}", p->uid);
+    else
+        snprintf(p->options, sizeof p->options, "%s", s->share ? "{\"shared\":true}" : "{}");
     snprintf(p->device, sizeof p->device, "%s", s->cfg.device);
     snprintf(p->arch, sizeof p->arch, "%s", d->arch);
     snprintf(p->key, sizeof p->key, "%s", d->key);

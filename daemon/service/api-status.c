@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "cache/cache.h"
 #include "daemon/service/service.h"
+#include "daemon/service/share.h"
 
 void api_root(struct dtd_service *s, struct dtd_req *r)
 {
@@ -53,12 +54,13 @@ static void health_done(struct dtd_ping *g, bool ok, const char *what)
     cache_figures(h->s->cache, &store);
     if (ok && !h->s->draining) {
         dtd_reply_json(h->r, 200, NULL,
-                       json_pack("{s:s, s:o, s:s, s:s, s:s, s:f, s:i, s:i, s:o, s:O*}", "status",
+                       json_pack("{s:s, s:o, s:s, s:s, s:s, s:f, s:i, s:i, s:o, s:O*, s:o*}", "status",
                                  store.open && store.writable ? "ok" : "degraded", "store",
                                  cache_figures_json(h->s->cache), "worker", what, "version", DOVETAIL_VERSION, "device",
                                  h->s->cfg.device, "uptime_s", (double)(dt_now_us() - h->s->start_us) / 1e6, "queued",
                                  (int)js->count[DTD_QUEUED], "running", (int)js->count[DTD_RUNNING], "workers",
-                                 dtd_pool_json(h->s->pool), "confinement", confinement(h->s)));
+                                 dtd_pool_json(h->s->pool), "confinement", confinement(h->s), "cluster",
+                                 dtd_share_json(h->s->share)));
     } else {
         struct dt_err e = {0};
         dt_err_set(&e, h->s->draining ? DT_E_UNAVAILABLE : DT_E_WORKER_LOST, "%s",

@@ -214,6 +214,9 @@ int dtd_config_finish(struct dtd_config *c, struct dt_err *e)
     if (r >= 0 && strcmp(c->share, "host") && strcmp(c->share, "uid"))
         r = dt_err_set(e, DT_E_USAGE, "share = %s is neither host nor uid", c->share);
     c->share_uid = r >= 0 && !strcmp(c->share, "uid");
+    if (r >= 0 && (strlen(c->shared_namespace) > 64 ||
+                   c->shared_namespace[strspn(c->shared_namespace, "abcdefghijklmnopqrstuvwxyz0123456789._-")]))
+        r = dt_err_set(e, DT_E_USAGE, "shared_namespace takes up to 64 of a-z, 0-9, '.', '_' and '-'");
     if (r >= 0 && c->confine && strcmp(c->confine, "off") && strcmp(c->confine, "try") &&
         strcmp(c->confine, "require") && strcmp(c->confine, "enforce"))
         r = dt_err_set(e, DT_E_USAGE, "confine is off, try, require or enforce, not %s", c->confine);
@@ -270,6 +273,10 @@ void dtd_config_take(struct dtd_config *c, struct dtd_config *fresh,
             char *old = *(char **)mine;
             *(char **)mine = *(char **)theirs;
             *(char **)theirs = old;
+        }
+        if (!strcmp(rows[i].name, "shared")) { /* a password may be in it, though it should not */
+            snprintf(was, sizeof was, "(not shown)");
+            snprintf(is, sizeof is, "(not shown)");
         }
         differs(rows[i].name, was, is, live);
     }

@@ -32,10 +32,11 @@
 #include "daemon/service/journal.h"
 #include "daemon/service/manager.h"
 #include "daemon/service/service.h"
+#include "daemon/service/share.h"
 
 static struct dtd_service svc;
 static struct { /* of the command line; a reload reads them again */
-    const char *config, *over[3];
+    const char *config, *over[4];
 } given;
 static int passed_fd = -1; /* the manager's socket, until it is listened on */
 static char passed_path[109];
@@ -53,6 +54,7 @@ static void shut(void)
     if (uv_is_closing((uv_handle_t *)&drain))
         return;
     dtd_http_drop(svc.http);
+    dtd_share_close(svc.share);
     dtd_lane_close(svc.lane);
     uv_close((uv_handle_t *)&drain, NULL);
     uv_close((uv_handle_t *)&settle, NULL);
@@ -130,7 +132,8 @@ static void on_settle(uv_prepare_t *p)
         dtd_watchdog_stop();
         uv_timer_start(&drain, on_drained, 100, 100); /* keep turning */
     }
-    if (!dtd_http_counts(svc.http)->connections || uv_now(svc.loop) - since > 2000)
+    bool over = !dtd_http_counts(svc.http)->connections && !dtd_share_sending(svc.share);
+    if (over || uv_now(svc.loop) - since > 2000)
         shut();
 }
 
@@ -154,14 +157,16 @@ static void stop(int status)
 /* Defaults, environment, file, command line: the later one wins. */
 static int configure(struct dtd_config *c, struct dt_err *e)
 {
-    static const char *const names[3] = {"socket", "device", "cache"};
+    static const char *const names[4] = {"socket", "device", "cache", "shared"};
     int r = dtd_config_init(c, e);
-    const char *env = getenv("DOVETAIL_DEVICE");
+    const char *env = getenv("DOVETAIL_DEVICE"), *shared = getenv("DOVETAIL_SHARED");
     if (r >= 0 && env && *env)
         r = dtd_config_set(c, "device", env, e);
+    if (r >= 0 && shared && *shared)
+        r = dtd_config_set(c, "shared", shared, e);
     if (r >= 0 && given.config)
         r = dtd_config_load(c, given.config, e);
-    for (int i = 0; i < 3 && r >= 0; i++)
+    for (int i = 0; i < 4 && r >= 0; i++)
         if (given.over[i])
             r = dtd_config_set(c, names[i], given.over[i], e);
     return r < 0 ? r : dtd_config_finish(c, e);
@@ -276,8 +281,8 @@ static void on_ready(struct dtd_service *s, struct dt_err *why)
 }
 
 static const char usage[] = "usage: dovetaild [--socket PATH] [--device auto|cuda[:N]|soft[:MODEL]] [--cache FILE] "
-                            "[--config FILE] [--check-config]\n"
-                            "                 [--help] [--version]\n";
+                            "[--shared URL]\n"
+                            "                 [--config FILE] [--check-config] [--help] [--version]\n";
 
 static void print_help(void)
 {
@@ -293,12 +298,15 @@ static int check(const struct dtd_config *c, struct dt_err *e)
 {
     dt_free_ char *cache = cache_path_of(c->cache);
     int r = dtd_config_check(c, svc.passed, e);
+    if (r >= 0)
+        r = dtd_share_check(c, e);
     if (r < 0)
         return r;
     printf("the configuration is right: socket %s, device %s, cache %s, worker %s; admins besides root and the "
-           "service's user: group %s, users %s\n",
+           "service's user: group %s, users %s; cluster: %s\n",
            svc.passed ? "passed" : c->socket, c->device, cache ? cache : "?", c->worker,
-           c->admin_group ? c->admin_group : "none", c->admin_uids ? c->admin_uids : "none");
+           c->admin_group ? c->admin_group : "none", c->admin_uids ? c->admin_uids : "none",
+           c->shared ? c->shared_namespace : "none");
     return 1;
 }
 
@@ -306,14 +314,16 @@ static int check(const struct dtd_config *c, struct dt_err *e)
 static int options(int argc, char **argv, struct dtd_config *c, struct dt_err *e)
 {
     static const struct option longs[] = {
-        {"socket", 1, NULL, 's'},       {"device", 1, NULL, 'd'}, {"cache", 1, NULL, 'c'},   {"config", 1, NULL, 'f'},
-        {"check-config", 0, NULL, 'k'}, {"help", 0, NULL, 'h'},   {"version", 0, NULL, 'v'}, {0}};
+        {"socket", 1, NULL, 's'}, {"device", 1, NULL, 'd'},  {"cache", 1, NULL, 'c'},
+        {"config", 1, NULL, 'f'}, {"shared", 1, NULL, 'S'},  {"check-config", 0, NULL, 'k'},
+        {"help", 0, NULL, 'h'},   {"version", 0, NULL, 'v'}, {0}};
     bool checks = false;
     for (int o; (o = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
         switch (o) {
         case 's': given.over[0] = optarg; break;
         case 'd': given.over[1] = optarg; break;
         case 'c': given.over[2] = optarg; break;
+        case 'S': given.over[3] = optarg; break;
         case 'f': given.config = optarg; break;
         case 'k': checks = true; break;
         case 'h': print_help(); return 1;
@@ -369,6 +379,8 @@ static int setup(struct dt_err *e)
     if (r >= 0)
         svc.journal = dtd_journal_open(&svc);
     if (r >= 0)
+        r = dtd_share_open(&svc, &svc.share, e);
+    if (r >= 0)
         r = dtd_pool_new(&svc, &svc.pool, e);
     if (r >= 0)
         r = dtd_http_new(svc.loop, &l, dtd_serve, &svc, &svc.http, e);
@@ -418,6 +430,7 @@ int main(int argc, char **argv)
     svc.http = dtd_http_free(svc.http);
     dtd_jobs_done(&svc.jobs);
     dtd_keys_done(&svc.keys);
+    svc.share = dtd_share_free(svc.share);
     svc.hits = dtd_hits_free(svc.hits);
     svc.replies = dtd_replies_free(svc.replies);
     svc.journal = dtd_journal_close(svc.journal);

@@ -21,6 +21,7 @@
 #include "daemon/service/hits.h"
 #include "daemon/service/journal.h"
 #include "daemon/service/service.h"
+#include "daemon/service/share.h"
 
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
 static const double bounds[DTD_BUCKETS - 1] = {0.001, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300, 1800};
@@ -209,6 +210,41 @@ static void add_cache(struct dt_str *o, const struct dtd_service *s, const struc
     add_store(o, s->cache);
 }
 
+/* The cluster, or zeros where there is none. */
+static void add_cluster(struct dt_str *o, const struct dtd_share *sh)
+{
+    static const struct dtd_share none;
+    json_t *doc = dtd_share_json(sh);
+    const json_t *outbox = json_object_get(doc, "outbox");
+    gauge(o, "cluster_up", "1: the cluster answers.", !strcmp(dt_json_text(doc, "state"), "ok"));
+    gauge(o, "cluster_breaker_open", "1: the cluster is not asked for a while, since it did not answer.",
+          !strcmp(dt_json_text(doc, "breaker"), "open"));
+    gauge(o, "cluster_lag_rows", "Results that wait to be sent.",
+          (double)json_integer_value(json_object_get(outbox, "waiting")));
+    gauge(o, "cluster_lag_seconds", "Age of the oldest of them.",
+          (double)json_integer_value(json_object_get(outbox, "lag_s")));
+    gauge(o, "cluster_parked_rows", "Results that the cluster refused, and that are not sent any more.",
+          (double)json_integer_value(json_object_get(outbox, "parked")));
+    gauge(o, "cluster_leases", "Plans that this host makes under a lease.",
+          (double)json_integer_value(json_object_get(doc, "leases")));
+    json_decref(doc);
+    sh = sh ? sh : &none;
+    counter(o, "cluster_sent_total", "Results that the cluster took, or has better.", sh->sent);
+    counter(o, "cluster_dropped_total", "Results that went unsent because too many waited.",
+            (uint64_t)sh->size.dropped);
+    counter(o, "cluster_waits_total", "Plans that waited for another host to make them.", sh->waits);
+    head(o, "cluster_answers_total", "counter", "Questions of workers, by what they were told.");
+    for (int i = 0; i < DTD_NTOLD; i++)
+        labelled(o, "cluster_answers_total", "say", dtd_told_names[i], sh->told[i]);
+    head(o, "cluster_calls_total", "counter", "Calls to the cluster, by what came of them.");
+    for (int i = 0; i < DTD_NCALLS; i++)
+        for (int k = 0; k < CLUSTER_OUTCOMES; k++)
+            dt_str_addf(o, "dovetail_cluster_calls_total{call=\"%s\",outcome=\"%s\"} %llu\n", dtd_call_names[i],
+                        cluster_outcome_text(k), (unsigned long long)sh->calls[i][k]);
+    head(o, "cluster_lookup_seconds", "histogram", "Seconds that look-ups in the cluster took.");
+    histogram(o, "cluster_lookup_seconds", "", &sh->lookup);
+}
+
 /* 1 for what is in force: of the default device's worker and its compilers, files and system calls. */
 static void add_confinement(struct dt_str *o, const struct dtd_service *s)
 {
@@ -259,6 +295,7 @@ static void scrape_after(struct dtd_async *a)
     add_http(&o, dtd_http_counts(s->http));
     add_jobs(&o, s);
     add_cache(&o, s, p, ((struct scrape *)a)->bytes);
+    add_cluster(&o, s->share);
     add_workers(&o, p);
     add_confinement(&o, s);
     size_t n = o.len;

@@ -42,6 +42,8 @@ struct dtd_worker {
     struct dtd_spent spent;   /* on its job, by stage */
     enum dtd_end end;         /* why it was killed */
     struct cache_counts said; /* in its last beat */
+    struct dtd_ask *ask;      /* its question to the cluster that is not answered yet (share.c) */
+    struct dtd_lease *lease;  /* under which it plans */
     bool storeless;           /* the cache's file was not open when it started */
 };
 
@@ -75,6 +77,10 @@ void worker_kill(struct dtd_worker *w, enum dtd_end end, const char *why);
 void worker_take(struct dtd_worker *w, const char *p, size_t n); /* the next bytes that it sent */
 /* Kill it when nothing came from it for cfg.worker_silence seconds. */
 void worker_look(struct dtd_worker *w, uint64_t now);
+
+/* Answer its question; takes `answer` (NULL: memory is out, and it is ended). */
+void worker_tell(struct dtd_worker *w, json_t *answer);
+uint64_t worker_left_ms(const struct dtd_worker *w); /* BUSY: until its job's time limit */
 
 void worker_watch(struct dtd_worker *w); /* watch.c: BUSY; until the timer is stopped */
 

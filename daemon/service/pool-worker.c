@@ -15,6 +15,8 @@
  * says which. A job that it had not begun goes to the next worker; a job that it had begun fails. A problem document
  * is made anew out of the worker's words.
  *
+ * A worker may ask what the cluster has (share.c answers, by worker_tell), one question at a time, while it has a job.
+ *
  * The body of an 'R' frame starts with the small members and ends with "document". The document is passed on as it is:
  * parsing hundreds of megabytes would hold up the loop's thread.
  */
@@ -31,14 +33,18 @@
 #include "base/wire.h"
 #include "daemon/shared/shared.h"
 #include "daemon/service/pool-priv.h"
+#include "daemon/service/share.h"
 
 #define BEAT_MAX 256
+#define QUESTION_MAX 65536
 #define PROGRESS_MAX 65536
 #define SMALL_MAX (1u << 20)    /* answers to `devices` and `ping` */
 #define PROBLEM_MAX (64u << 20) /* a compile log in JSON */
 #define PING_MS 5000
 #define END_MS 3000
 #define MAX_TRIES 3
+
+extern char **environ;
 
 static void on_handle_closed(uv_handle_t *h)
 {
@@ -95,6 +101,7 @@ static void settle(struct dtd_worker *w)
     struct dtd_pool *p = w->pool;
     struct dtd_jobs *js = &p->service->jobs;
     char text[256];
+    dtd_share_left(p->service->share, w, false);
     pool_worker_describe(w, text, sizeof text);
     if (w->job && w->job->state == DTD_QUEUED && (!w->killed || w->broke) && ++w->job->tries < MAX_TRIES) {
         dt_log(DT_LOG_INFO, "job %s: its worker was of no use; it goes to the next", w->job->id);
@@ -150,6 +157,7 @@ void worker_kill(struct dtd_worker *w, enum dtd_end end, const char *why)
 {
     if (w->killed)
         return;
+    dtd_share_left(w->pool->service->share, w, false);
     w->killed = true;
     w->end = end;
     w->why = why;
@@ -318,7 +326,7 @@ static bool plain_head(const json_t *o)
     const char *sum[] = {json_string_value(json_object_get(o, "signature")),
                          json_string_value(json_object_get(o, "digest"))};
     const char *cache = json_string_value(json_object_get(o, "cache"));
-    bool ok = cache && (!strcmp(cache, "hit") || !strcmp(cache, "miss"));
+    bool ok = cache && (!strcmp(cache, "hit") || !strcmp(cache, "miss") || !strcmp(cache, "shared"));
     for (int k = 0; k < 2 && ok; k++)
         ok = sum[k] && (!*sum[k] || dt_sha256_ok(sum[k]));
     return ok;
@@ -380,6 +388,7 @@ static void got_result(struct dtd_worker *w, const char *body, size_t len)
     } else {
         struct dtd_job *j = w->job;
         char *copy = dt_malloc(ndoc + 1);
+        dtd_share_left(p->service->share, w, true);
         count_job(w, j);
         w->job = NULL;
         become_idle(w);
@@ -423,6 +432,7 @@ static void got_error(struct dtd_worker *w, const char *body, size_t len)
         struct dt_err e = {
             .num = num, .detail = copy_of(o, "detail"), .pointer = copy_of(o, "pointer"), .log = copy_of(o, "log")};
         w->job = NULL;
+        dtd_share_left(p->service->share, w, false);
         forget_body(w);
         if (dtd_error_ends_worker(num)) { /* it ends by itself: no job may be given to it */
             w->end = DTD_END_DEVICE;
@@ -460,9 +470,58 @@ static size_t most(const struct dtd_worker *w, char type)
     switch (type) {
     case 'B': return BEAT_MAX;
     case 'P': return busy ? PROGRESS_MAX : 0;
+    case DT_WIRE_ASK: return busy ? QUESTION_MAX : 0;
     case 'E': return asked ? PROBLEM_MAX : 0;
     case 'R': return busy ? (size_t)DT_WIRE_MAX + 4 : asked ? SMALL_MAX : 0;
     default: return 0;
+    }
+}
+
+uint64_t worker_left_ms(const struct dtd_worker *w) { return uv_timer_get_due_in(&w->timer); }
+
+static void got_question(struct dtd_worker *w, const char *body, size_t len)
+{
+    json_t *o = NULL;
+    if (dt_json_load(body, len, &o, NULL) == DT_E_NOMEM)
+        worker_tell(w, NULL);
+    else if (!dtd_share_ask(w->pool->service->share, w, o))
+        broke(w, "its question to the cluster is not understood");
+    json_decref(o);
+}
+
+struct telling { /* on its way */
+    uv_write_t w;
+    char *body;
+    unsigned char head[DT_WIRE_HEAD];
+};
+
+static void on_told(uv_write_t *r, int status)
+{
+    struct telling *t = r->data;
+    free(t->body);
+    free(t);
+}
+
+void worker_tell(struct dtd_worker *w, json_t *answer)
+{
+    struct telling *t = answer ? dt_malloc(sizeof *t) : NULL;
+    char *body = t ? json_dumps(answer, JSON_COMPACT) : NULL;
+    json_decref(answer);
+    if (!body) {
+        free(t);
+        w->why_num = DT_E_NOMEM;
+        worker_kill(w, DTD_END_EXIT, "out of memory for an answer to it");
+        return;
+    }
+    size_t len = strlen(body);
+    t->body = body;
+    t->w.data = t;
+    dt_wire_head(t->head, DT_WIRE_TELL, w->number, len);
+    uv_buf_t b[2] = {uv_buf_init((char *)t->head, DT_WIRE_HEAD), uv_buf_init(body, (unsigned)len)};
+    if (uv_write(&t->w, (uv_stream_t *)&w->in, b, 2, on_told) < 0) {
+        free(body);
+        free(t);
+        worker_kill(w, DTD_END_EXIT, "its pipe is closed");
     }
 }
 
@@ -500,6 +559,8 @@ static void pool_worker_take(struct dtd_worker *w, char type, const char *body, 
         start_job(w); /* it answers: it has taken the request */
     if (type == 'P')
         got_progress(w, body, len);
+    else if (type == DT_WIRE_ASK)
+        got_question(w, body, len);
     else if (type == 'R')
         got_result(w, body, len);
     else
@@ -601,6 +662,27 @@ static void worker_options(const struct dtd_config *c, char **args, char *memory
             *args++ = pair[i][0];
             *args++ = pair[i][1];
         }
+    if (c->shared)
+        *args = (char *)"--netless";
+}
+
+/* The environment without what says where the cluster is and how to get in: none of a worker's business. Caller frees
+ * the array alone; NULL: memory. */
+static char **worker_environment(void)
+{
+    static const char *const secret[] = {"PG", "DOVETAIL_SHARED=", "CREDENTIALS_DIRECTORY="};
+    size_t n = 0, kept = 0;
+    while (environ[n])
+        n++;
+    char **all = dt_calloc(n + 1, sizeof *all);
+    for (size_t i = 0; all && i < n; i++) {
+        bool out = false;
+        for (size_t k = 0; k < sizeof secret / sizeof *secret; k++)
+            out |= !strncmp(environ[i], secret[k], strlen(secret[k]));
+        if (!out)
+            all[kept++] = environ[i];
+    }
+    return all;
 }
 
 bool worker_spawn(struct dtd_pool *p, const char *device)
@@ -624,7 +706,7 @@ bool worker_spawn(struct dtd_pool *p, const char *device)
     p->workers = w;
     p->nworkers++;
     p->count.started++;
-    char memory[24], beat[16], *args[12] = {s->cfg.worker, (char *)"--device", w->device};
+    char memory[24], beat[16], *args[13] = {s->cfg.worker, (char *)"--device", w->device};
     snprintf(beat, sizeof beat, "%d", DTD_BEAT_MS);
     args[3] = (char *)"--beat";
     args[4] = beat;
@@ -640,7 +722,9 @@ bool worker_spawn(struct dtd_pool *p, const char *device)
                               .flags = UV_PROCESS_DETACHED,
                               .stdio = io,
                               .stdio_count = 3};
-    int r = uv_spawn(s->loop, &w->process, &o);
+    dt_free_ char **env = s->cfg.shared ? worker_environment() : NULL;
+    o.env = env;
+    int r = s->cfg.shared && !env ? UV_ENOMEM : uv_spawn(s->loop, &w->process, &o);
     if (r < 0) {
         dt_err_set(&w->refusal, DT_E_NO_DEVICE, "%s: %s", s->cfg.worker, uv_strerror(r));
         w->exited = w->at_end = true;

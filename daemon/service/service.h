@@ -23,6 +23,7 @@ struct cache;
 struct dtd_hits;
 struct dtd_replies;
 struct dtd_journal;
+struct dtd_share;
 
 /* ---- keys.c: posts that are sent again -------------------------------------------------------------------------- */
 struct dtd_key;
@@ -53,6 +54,7 @@ struct dtd_service {
     uint64_t hits_from[3];             /* of posts, by enum dtd_hit_from */
     uint64_t not_modified;             /* replies 304 */
     struct dtd_journal *journal;       /* NULL: jobs are not stored */
+    struct dtd_share *share;           /* the cluster; NULL: there is none */
     char *cache_path;                  /* of its file, NULL: there is none; does not change */
     uint64_t cache_hits, cache_misses; /* of posts */
     struct dtd_metrics metrics;

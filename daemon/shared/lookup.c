@@ -173,7 +173,8 @@ int dtd_lookup(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, 
 }
 
 int dtd_store(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, const char *digest,
-              const char *signature, const json_t *doc, json_t *recipe, json_t *factors, struct dt_err *e)
+              const char *signature, const json_t *doc, json_t *recipe, json_t *factors, const struct cache_out *out,
+              struct dt_err *e)
 {
     dt_free_ char *policy = dtd_policy(l->opt, l->want);
     json_t *copy = json_deep_copy(doc), *gj = dt_graph_to_json(g);
@@ -189,7 +190,7 @@ int dtd_store(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, c
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r >= 0) {
         struct cache_key k = {l->want, signature, l->device, l->toolchain, policy};
-        r = cache_put(c, &k, digest, copy, factors, e);
+        r = cache_put_out(c, &k, digest, copy, factors, out, e);
     }
     if (r >= 0)
         r = cache_digest_put(c, digest, l->arch, signature, gj, e);

@@ -139,6 +139,12 @@ int dtd_options_set(struct dtd_options *o, const char *name, const char *value, 
         return set_bool(&o->whole, name, value, e);
     if (!strcmp(name, "dump"))
         return set_bool(&o->dump, name, value, e);
+    if (!strcmp(name, "share")) {
+        bool share = true;
+        int r = set_bool(&share, name, value, e);
+        o->local = r == 0 && !share;
+        return r;
+    }
     if (!strcmp(name, "allow"))
         return set_list(o->allow, &o->nallow, value, e);
     if (!strcmp(name, "deny"))
@@ -193,6 +199,7 @@ int dtd_options_from_json(struct dtd_options *o, const json_t *j, struct dt_err 
     o->seed = seed > 0 ? (uint64_t)seed : 0;
     json_int_t schedule = json_integer_value(json_object_get(j, "schedule"));
     o->schedule = schedule > 0 ? (uint64_t)schedule : 0;
+    o->shared = json_is_true(json_object_get(j, "shared"));
     o->apart = json_is_integer(json_object_get(j, "apart"));
     o->own_rows = json_is_integer(json_object_get(j, "own_rows"));
     o->uid = (unsigned)json_integer_value(json_object_get(j, o->apart ? "apart" : "own_rows"));
@@ -227,6 +234,8 @@ json_t *dtd_options_to_json(const struct dtd_options *o)
         bad |= json_object_set_new(j, "seed", json_integer((json_int_t)o->seed));
     if (o->schedule)
         bad |= json_object_set_new(j, "schedule", json_integer((json_int_t)o->schedule));
+    if (o->shared)
+        bad |= json_object_set_new(j, "shared", json_true());
     if (o->apart)
         bad |= json_object_set_new(j, "apart", json_integer(o->uid));
     if (o->own_rows)

@@ -29,12 +29,14 @@ struct dtd_options {
     bool own_rows,
         apart; /* the service's: explain compares with entries of `uid` only; `uid` has entries of their own */
     unsigned uid;
+    bool local;     /* share=0: what comes of it stays on this host */
+    bool shared;    /* the service's: the cluster is asked, and told */
     double timeout; /* seconds, 0: the service's; not sent to the worker, which is killed from outside */
 };
 
 void dtd_options_done(struct dtd_options *o);
 /* One option by name, as in a query or on a command line: maps, all_edges, whole, allow, deny, budget, seed, dump,
- * check, schedule, timeout. 1: no such name; DT_E_USAGE: wrong value. */
+ * check, schedule, share, timeout. 1: no such name; DT_E_USAGE: wrong value. */
 int dtd_options_set(struct dtd_options *o, const char *name, const char *value, struct dt_err *e);
 /* The "options" member of a request frame. */
 int dtd_options_from_json(struct dtd_options *o, const json_t *j, struct dt_err *e);
@@ -71,9 +73,10 @@ int dtd_warnings(json_t *doc, const struct dt_graph *g);
 /* Text of the reasons, whose subjects are marked until here (base/subject.h). DT_E_NOMEM. */
 int dtd_plain(json_t *doc);
 /* Store a document that has the graph's names (it is copied, canonical names put in), under signature and digest.
- * recipe: of a plan, NULL: none. */
+ * recipe: of a plan, NULL: none; out: the cluster is to have it, NULL: not. */
 int dtd_store(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, const char *digest,
-              const char *signature, const json_t *doc, json_t *recipe, json_t *factors, struct dt_err *e);
+              const char *signature, const json_t *doc, json_t *recipe, json_t *factors, const struct cache_out *out,
+              struct dt_err *e);
 
 /* ---- cacheops.c: what may be done with the cache, by name ------------------------------------------------------- */
 /* op and its members of `args`:

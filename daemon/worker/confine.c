@@ -20,6 +20,9 @@
  *   require   files, calls           calls, logged only     the worker does not start
  *   enforce   files, calls           files, calls           the worker does not start
  *
+ * A service that has a network (the cluster's) says so, and its worker goes into a network namespace of its own before
+ * anything else, compilers with it: on every device, where the system lets it.
+ *
  * The compiler child confines itself, whatever the word is (device/nvrtc-child.c).
  */
 #include <dirent.h>
@@ -223,10 +226,24 @@ int wrk_confine(struct wrk *w, struct dt_err *e)
     return r;
 }
 
+/* What it starts has no network either. */
+void wrk_leave_network(struct wrk *w)
+{
+    struct dt_err why = {0};
+    if (w->confine != WRK_CONFINE_OFF)
+        w->network = confine_network(&why) < 0 ? "unavailable" : "namespace";
+    if (why.num)
+        dt_log(DT_LOG_WARN,
+               "the service has a network, and so has its worker, sockets that it may not make excepted: %s",
+               why.detail);
+    dt_err_done(&why);
+}
+
 json_t *wrk_confinement(const struct wrk *w)
 {
-    return json_pack("{s:s, s:i, s:{s:s, s:s}, s:{s:s, s:s}}", "mode", words[w->confine], "landlock",
+    return json_pack("{s:s, s:i, s:{s:s, s:s, s:s*}, s:{s:s, s:s, s:s*}}", "mode", words[w->confine], "landlock",
                      confine_landlock(), "worker", "files", w->files ? w->files : "off", "calls",
-                     w->calls ? w->calls : "off", "compiler", "files", confine_landlock() ? "enforced" : "unavailable",
-                     "calls", confine_seccomp() ? "enforced" : "unavailable");
+                     w->calls ? w->calls : "off", "network", w->network, "compiler", "files",
+                     confine_landlock() ? "enforced" : "unavailable", "calls",
+                     confine_seccomp() ? "enforced" : "unavailable", "network", w->network);
 }

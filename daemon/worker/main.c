@@ -1,5 +1,6 @@
 /* dovetail-worker: one process per device, started by the service or by the command line with --local.
  *
+ * --netless: the service has a network, and this process is to have none (confine.c).
  * --print lets kernels of the verb `run` print (stderr); the command line gives it, the service does not.
  *
  * It reads request frames from fd 0 and answers on fd 1 (base/wire.h). At start both are moved to other numbers: fd 0
@@ -56,13 +57,9 @@ static void temporary_beside(const char *cache)
 
 int main(int argc, char **argv)
 {
-    static const struct option longs[] = {{"device", 1, NULL, 'd'},
-                                          {"cache", 1, NULL, 'c'},
-                                          {"print", 0, NULL, 'p'},
-                                          {"confine", 1, NULL, 'f'},
-                                          {"memory", 1, NULL, 'm'},
-                                          {"beat", 1, NULL, 'b'},
-                                          {0}};
+    static const struct option longs[] = {
+        {"device", 1, NULL, 'd'}, {"cache", 1, NULL, 'c'}, {"print", 0, NULL, 'p'},   {"confine", 1, NULL, 'f'},
+        {"memory", 1, NULL, 'm'}, {"beat", 1, NULL, 'b'},  {"netless", 0, NULL, 'n'}, {0}};
     struct wrk w = {.spec = "auto"};
     const char *confine = getenv("DOVETAIL_CONFINE");
     dt_log_init("dovetail-worker", DT_LOG_INFO);
@@ -77,6 +74,8 @@ int main(int argc, char **argv)
             confine = optarg;
         else if (o == 'm')
             w.memory_mb = (unsigned)strtoul(optarg, NULL, 10);
+        else if (o == 'n')
+            w.netless = true;
         else if (o == 'b')
             w.beat_ms = (unsigned)strtoul(optarg, NULL, 10);
         else
@@ -90,14 +89,17 @@ int main(int argc, char **argv)
         fprintf(stderr, "dovetail-worker: unexpected argument %s\n", argv[optind]);
         return 2;
     }
+    if (w.netless)
+        wrk_leave_network(&w);
     bundles_beside(w.cache_path);
     temporary_beside(w.cache_path);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_IGN);
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-    int in = fcntl(0, F_DUPFD_CLOEXEC, 3), null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    w.in = fcntl(0, F_DUPFD_CLOEXEC, 3);
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     w.out = fcntl(1, F_DUPFD_CLOEXEC, 3);
-    if (in < 0 || w.out < 0 || null < 0 || dup2(null, 0) < 0 || dup2(2, 1) < 0) {
+    if (w.in < 0 || w.out < 0 || null < 0 || dup2(null, 0) < 0 || dup2(2, 1) < 0) {
         fprintf(stderr, "dovetail-worker: fds 0, 1 and 2 must be open: %s\n", strerror(errno));
         return 4;
     }
@@ -107,11 +109,12 @@ int main(int argc, char **argv)
         char type, *body;
         size_t len;
         struct dt_err e = {0};
-        r = dt_wire_read(in, &type, &w.number, &body, &len, &e);
+        r = dt_wire_read(w.in, &type, &w.number, &body, &len, &e);
         dt_err_done(&e);
         if (r)
             break;
-        r = type == 'Q' ? wrk_request(&w, body, len) : DT_E_IO;
+        if (type != DT_WIRE_TELL) /* the answer to a question that nobody waits for any more */
+            r = type == 'Q' ? wrk_request(&w, body, len) : DT_E_IO;
         free(body);
         /* only now, after the first request: a thread from before the worker is confined would keep its rights */
         if (!r && w.beat_ms && w.beat_ms <= 60000 && wrk_beat(&w, w.beat_ms) < 0)

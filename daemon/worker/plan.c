@@ -4,8 +4,8 @@
  *                      │ miss
  *                  compile, parse PTX ─▶ signature known? document? ─hit─▶ remember the digest, answer
  *                      │ miss
- *                  block maps (ana_run) ─▶ [plan: by an imported recipe (recipe.c), else by search (rw_plan)] ─▶
- *                  store with canonical names ─▶ answer
+ *                  block maps (ana_run) ─▶ [plan: by a recipe, imported (recipe.c) or of the cluster (share.c),
+ *                  else by search (rw_plan)] ─▶ store with canonical names ─▶ answer
  *
  * Each step is taken at most once a request: explain wants both documents and shares what was compiled and recorded.
  * Trouble with the cache never fails a request; it is logged and the work is done.
@@ -106,9 +106,28 @@ static void plan_store(struct job *j, const char *want, const struct dtd_options
         dt_log(DT_LOG_WARN, "not cached: memory was out on the way to it, and something may not have been tried");
         return;
     }
-    if (j->w->cache && dtd_store(j->w->cache, &l, j->g, j->digest, j->signature, doc, recipe, j->factors, &why) < 0)
+    json_t *facts = j->w->shared && recipe ? wrk_share_facts(j->w, doc) : NULL;
+    struct cache_out out = {facts, j->w->token};
+    if (j->w->cache && dtd_store(j->w->cache, &l, j->g, j->digest, j->signature, doc, recipe, j->factors,
+                                 facts && !j->w->by_cluster ? &out : NULL, &why) < 0)
         dt_log(DT_LOG_WARN, "not cached: %s", why.detail ? why.detail : dt_err_text(why.num));
+    json_decref(facts);
     dt_err_done(&why);
+}
+
+/* By a recipe (wrk_by_recipe). */
+struct by {
+    struct job *j;
+    const struct cache_key *k;
+    const struct rw_options *ro;
+    json_t **doc, **recipe;
+    struct dt_err *e;
+};
+
+static int plan_by_recipe(void *user)
+{
+    const struct by *b = user;
+    return wrk_plan_by_recipe(b->j->w, b->k, b->j->g, b->j->prog, b->j->ana, b->ro, b->doc, b->recipe, b->e);
 }
 
 /* The plan, and how it came about. */
@@ -138,11 +157,21 @@ static int plan_one(struct job *j, json_t **ret_doc, json_t **ret_recipe, struct
         plan_store(j, "analysis", &plain, analysis, NULL); /* it is at hand, and explain will want it */
     json_decref(analysis);
     struct cache_key k = {"plan", j->signature, j->w->key, j->w->toolchain, policy};
-    int r = wrk_plan_by_recipe(j->w, &k, j->g, j->prog, j->ana, &ro, ret_doc, ret_recipe, e);
+    struct by by = {j, &k, &ro, ret_doc, ret_recipe, e};
+    int r = wrk_share_plan(j->w, &k, plan_by_recipe, &by);
     if (r == 0)
         r = rw_plan_recipe(j->w->dev, j->prog, j->ana, &ro, j->signature, ret_doc, ret_recipe, e);
     wrk_memo_flush(j->w); /* what was tried was tried, whatever became of the plan */
     return r < 0 ? r : 0;
+}
+
+/* Does the cluster have it? The answer is wanted when the block maps are there. */
+static void plan_ask(struct job *j)
+{
+    dt_free_ char *policy = dtd_policy(j->opt, "plan");
+    struct cache_key k = {"plan", j->signature, j->w->key, j->w->toolchain, policy};
+    if (policy)
+        wrk_share_find(j->w, &k);
 }
 
 /* The document for want, from the cache or made. 1 hit, 0 made. */
@@ -165,6 +194,8 @@ static int plan_document(struct job *j, const char *want, json_t **ret, struct d
         json_decref(gj);
         return 1;
     }
+    if (is_plan)
+        plan_ask(j);
     r = need_analysis(j, !is_plan && j->opt->all_edges, e);
     if (r < 0)
         return r;
@@ -197,6 +228,7 @@ static int answer(struct wrk *w, json_t *graph, const struct dtd_options *o, con
         r = plan_document(&j, want, &a->document, e);
     if (r >= 0) {
         a->hit = r == 1;
+        a->shared = w->by_cluster;
         snprintf(a->digest, sizeof a->digest, "%s", j.digest);
         snprintf(a->signature, sizeof a->signature, "%s", j.signature);
         int64_t id;

@@ -67,7 +67,10 @@ static int send_answer(struct wrk *w, const struct wrk_answer *a, struct dt_err 
     struct dt_str s = {0};
     dt_free_ char *doc = json_dumps(a->document, JSON_COMPACT);
     dt_str_addf(&s, "{\"cache\":\"%s\",\"signature\":\"%s\",\"digest\":\"%s\",\"generation\":\"%s\",\"document\":",
-                a->hit ? "hit" : "miss", a->signature, a->digest, a->generation);
+                a->hit      ? "hit"
+                : a->shared ? "shared"
+                            : "miss",
+                a->signature, a->digest, a->generation);
     dt_str_add(&s, doc ? doc : "");
     dt_str_addc(&s, '}');
     int r = !doc || s.failed ? dt_err_set(e, DT_E_NOMEM, "out of memory for the document") : 0;
@@ -99,6 +102,9 @@ int wrk_request(struct wrk *w, const char *body, size_t len)
         r = dt_err_set(&e, DT_E_USAGE, "the request has no graph");
     if (r >= 0)
         r = dtd_options_from_json(&o, json_object_get(q, "options"), &e);
+    w->shared = r >= 0 && o.shared;
+    w->asked = w->by_cluster = false;
+    w->token = 0;
     if (r >= 0 && v->graph)
         wrk_progress("start", name, 0, 0, w); /* the service counts a job as running from here */
     if (r >= 0)

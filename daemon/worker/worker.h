@@ -27,10 +27,19 @@ struct wrk {
     char key[192], toolchain[256];
     char driver[64];                  /* which build of it */
     char calibration[DT_SHA256_TEXT]; /* of the figures in force when they are not the model's own, else "" */
-    int out;                          /* frames go here */
+    int in, out;                      /* frames come and go here */
     uint32_t number;                  /* of the request that they answer */
     uint64_t last_progress_us;
     char last_stage[32];
+    /* share.c: of the present request */
+    bool shared;     /* the service asks the cluster for it */
+    bool asked;      /* a question is not yet answered */
+    bool by_cluster; /* its plan was made by a recipe of the cluster */
+    int64_t token;   /* of the lease under which it plans, or 0 */
+    char refused[DT_SHA256_TEXT]; /* digest of the recipe of the cluster that did not hold for this job, or "" */
+    /* confine.c */
+    bool netless;        /* --netless: the service has a network, which this process must not have */
+    const char *network; /* what came of it: namespace, unavailable; NULL: not asked for */
 };
 
 /* Footprints of launches and trials of rewrites, kept from job to job and from worker to worker (memo.c). */
@@ -46,9 +55,18 @@ int wrk_plan_by_recipe(struct wrk *w, const struct cache_key *k, struct dt_graph
                        const struct ana_result *a, const struct rw_options *o, json_t **ret_plan, json_t **ret_recipe,
                        struct dt_err *e);
 
+/* share.c: ask what the cluster has under the key of a plan; nobody waits. */
+void wrk_share_find(struct wrk *w, const struct cache_key *k);
+/* Make the plan by a recipe, if there is one here or in the cluster: `by` does it (1, 0, negative as
+ * wrk_plan_by_recipe), as often as there is another one to try. 0: search for it; w->token has the lease. */
+typedef int wrk_by_recipe(void *user);
+int wrk_share_plan(struct wrk *w, const struct cache_key *k, wrk_by_recipe *by, void *user);
+json_t *wrk_share_facts(const struct wrk *w, const json_t *plan); /* for the outbox; NULL: memory */
+
 /* What a verb gives back. */
 struct wrk_answer {
     bool hit;
+    bool shared;                                            /* made by a recipe of the cluster */
     char signature[DT_SHA256_TEXT], digest[DT_SHA256_TEXT]; /* "" where there is none */
     char generation[DT_SHA256_TEXT];                        /* of the row in the cache (cache_last_row), or "" */
     json_t *document;
@@ -58,6 +76,7 @@ int wrk_open(struct wrk *w, struct dt_err *e); /* device.c: the device, once; th
 bool wrk_confine_word(const char *word, enum wrk_confine *ret); /* confine.c: false: no such word */
 int wrk_confine(struct wrk *w, struct dt_err *e);               /* once, when the device is open */
 json_t *wrk_confinement(const struct wrk *w);                   /* what is in force, as a document; NULL: memory */
+void wrk_leave_network(struct wrk *w);                          /* confine.c: at the start, while there is one thread */
 void wrk_open_cache(struct wrk *w);                             /* stored.c: the cache, once; without it work goes on */
 int wrk_need_cache(struct wrk *w, struct dt_err *e);            /* the same for a verb that cannot do without */
 /* beat.c: send a frame of the present request; and a sign of life every `ms` milliseconds from now on. */

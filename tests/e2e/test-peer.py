@@ -31,6 +31,7 @@ def answer(document='{"said":1}', cache="hit", signature=SUM, digest=""):
                                                                       json.dumps(digest), document)
 
 
+ASK = {"op": "claim", "signature": SUM, "device": "d", "toolchain": "t", "policy": "p"}
 PROGRESS = {"stage": "s", "message": "m", "done": 1, "of": 2}
 # what is sent in answer to request n; and whether the job had begun by then: it fails at once, else three workers have
 # had it
@@ -43,6 +44,8 @@ WRONG = {
     "other-progress": (lambda n: say("P", n + 7, PROGRESS), False),
     "other-error": (lambda n: say("E", 0, {"code": "trap"}), False),
     "long-progress": (lambda n: say("P", n, "x" * 70000), False),
+    "long-ask": (lambda n: say("S", n, "x" * 70000), False),
+    "other-ask": (lambda n: say("S", n + 1, ASK), False),
     "longest": (lambda n: say("R", n, "{", 0xffffffff), False),
     "long-error": (lambda n: say("E", n, "{", 65 << 20), False),
     "shortest": (lambda n: say("R", n, "", 2), False),
@@ -51,6 +54,11 @@ WRONG = {
     "progress-text": (lambda n: say("P", n, "not JSON"), True),
     "progress-below": (lambda n: say("P", n, PROGRESS | {"done": -1}), True),
     "progress-above": (lambda n: say("P", n, PROGRESS | {"of": 1 << 40}), True),
+    "ask-text": (lambda n: say("S", n, "what is there?"), True),
+    "ask-what": (lambda n: say("S", n, ASK | {"op": "drop"}), True),
+    "ask-key": (lambda n: say("S", n, ASK | {"signature": "sha256:x"}), True),
+    "ask-part": (lambda n: say("S", n, ASK | {"device": 5}), True),
+    "ask-not": (lambda n: say("S", n, ASK | {"not": "../.."}), True),
     "no-document": (lambda n: say("R", n, {"cache": "hit"}), True),
     "nothing": (lambda n: say("R", n, ""), True),
     "no-cache": (lambda n: say("R", n, '{"signature":"","digest":"","document":{}}'), True),
@@ -69,6 +77,7 @@ AFTER = {
     "then-again": lambda n: (say("R", n, answer()), say("R", n, answer())),
     "then-error": lambda n: (say("R", n, answer()), say("E", n, {"code": "trap"})),
     "then-next": lambda n: (say("R", n, answer()), say("R", n + 1, answer())),
+    "then-ask": lambda n: (say("R", n, answer()), say("S", n, ASK)),
     "then-half": lambda n: (say("R", n, answer()), os.write(1, b"\x09")),
 }
 # as an answer to `devices` or `ping`
@@ -125,6 +134,11 @@ def work(folder):
             while not os.path.exists(os.path.join(folder, "go")):
                 time.sleep(0.01)
             say("R", n, answer())
+        elif name == "asks":  # there is no cluster
+            say("S", n, ASK)
+            length, kind, number = struct.unpack("<IcI", take(9))
+            said = json.loads(take(length - 5))
+            say("R", n, answer(json.dumps({"kind": kind.decode(), "mine": number == n, "said": said})))
         elif name == "lies":
             say("E", n, {"code": "trap", "status": 200, "type": "x", "title": "all is well", "detail": "d",
                          "pointer": "/launches/0", "log": "l", "more": 1})
@@ -177,7 +191,7 @@ class Peer(ServiceCase):
                 job = self.s.finish(self.job(name))
                 self.assertEqual((job["state"], job["problem"]["code"]), ("failed", "worker-lost"), job)
                 self.assertRegex(job["problem"]["detail"],
-                                 "^the worker was ended: (it broke the protocol|its (progress|answer|error) )")
+                                 "^the worker was ended: (it broke the protocol|its (progress|answer|error|question) )")
                 with open(os.path.join(self.folder, "took"), encoding="utf-8") as f:
                     self.assertEqual(f.read(), (name + "\n") * (1 if begun else 3))
                 self.assertIn(job["problem"]["detail"], "\n".join(self.told(before)))
@@ -204,6 +218,12 @@ class Peer(ServiceCase):
         self.put("once", "x")
         job = self.s.finish(self.job("once"))
         self.assertEqual(job["state"], "done", job)
+
+    def test_no_cluster(self):
+        """A question that nobody can answer is answered, whatever worker asks it."""
+        job = self.s.finish(self.job("asks"))
+        self.assertEqual(self.s.http("GET", job["links"]["result"]).body,
+                         b'{"kind": "T", "mine": true, "said": {"say": "away"}}')
 
     def test_the_problem_is_made_here(self):
         job = self.s.finish(self.job("lies"))

@@ -33,6 +33,64 @@ static void defaults_and_file(void **state)
     dtd_config_done(&c);
 }
 
+static void reloaded(const char *name, const char *was, const char *is, bool taken)
+{
+    assert_string_equal(name, "shared");
+    assert_false(taken);
+    assert_null(strstr(was, "secret"));
+    assert_null(strstr(is, "secret"));
+}
+
+/* Where the cluster is: which namespaces there may be; a reload tells nobody a password. */
+static void shared(void **state)
+{
+    static const struct {
+        const char *name;
+        bool right;
+    } cases[] = {{"default", true}, {"a-1.b_c", true}, {"A", false}, {"a b", false}, {"a'", false}};
+    struct dtd_config c, fresh;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct dt_err e = {0};
+        assert_int_equal(dtd_config_init(&c, &e), 0);
+        assert_null(c.shared);
+        assert_int_equal(c.shared_lookup_ms, 50);
+        assert_int_equal(dtd_config_set(&c, "shared_namespace", cases[i].name, &e), 0);
+        assert_int_equal(dtd_config_finish(&c, &e), cases[i].right ? 0 : DT_E_USAGE);
+        dt_err_done(&e);
+        dtd_config_done(&c);
+    }
+    assert_int_equal(dtd_config_init(&c, NULL), 0);
+    assert_int_equal(dtd_config_init(&fresh, NULL), 0);
+    assert_int_equal(dtd_config_set(&c, "shared", "postgresql://u:secret@h/d", NULL), 0);
+    assert_int_equal(dtd_config_set(&fresh, "shared", "postgresql://u:secret2@h/d", NULL), 0);
+    dtd_config_take(&c, &fresh, reloaded);
+    assert_string_equal(c.shared, "postgresql://u:secret@h/d");
+    dtd_config_done(&c);
+    dtd_config_done(&fresh);
+}
+
+/* share=0: a post's own word, which no key has; `shared` is the service's. */
+static void local_option(void **state)
+{
+    struct dtd_options o = {0}, back = {0};
+    assert_int_equal(dtd_options_set(&o, "share", "0", NULL), 0);
+    assert_true(o.local);
+    assert_int_equal(dtd_options_set(&o, "share", "2", NULL), DT_E_USAGE);
+    assert_int_equal(dtd_options_set(&o, "share", "1", NULL), 0);
+    assert_false(o.local);
+    o.shared = true;
+    json_t *j = dtd_options_to_json(&o);
+    assert_int_equal(dtd_options_from_json(&back, j, NULL), 0);
+    assert_true(back.shared);
+    char *with = dtd_policy(&back, "plan"), *without = dtd_policy(&(struct dtd_options){0}, "plan");
+    assert_string_equal(with, without);
+    free(with);
+    free(without);
+    json_decref(j);
+    dtd_options_done(&back);
+    dtd_options_done(&o);
+}
+
 static void wrong_lines(void **state)
 {
     static const struct {
@@ -294,10 +352,10 @@ static void wrong_options(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(defaults_and_file), cmocka_unit_test(wrong_lines),
-                                       cmocka_unit_test(sharing),           cmocka_unit_test(admins),
-                                       cmocka_unit_test(devices),           cmocka_unit_test(policies),
-                                       cmocka_unit_test(wrong_options),     cmocka_unit_test(taken_or_left),
-                                       cmocka_unit_test(histograms)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_and_file), cmocka_unit_test(shared),    cmocka_unit_test(local_option),
+        cmocka_unit_test(wrong_lines),       cmocka_unit_test(sharing),   cmocka_unit_test(admins),
+        cmocka_unit_test(devices),           cmocka_unit_test(policies),  cmocka_unit_test(wrong_options),
+        cmocka_unit_test(taken_or_left),     cmocka_unit_test(histograms)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,11 +10,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/openat2.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -331,6 +334,55 @@ static void logged(void **state)
     assert_int_equal(status, 0);
 }
 
+/* ---- no network ------------------------------------------------------------------------------------------------ */
+
+/* Status of a child that leaves the network, as `uid`: 0; 77: it cannot be had here. */
+static int left(uid_t uid, const struct sockaddr_in *to)
+{
+    char before[64] = "", after[64] = "";
+    struct stat st;
+    if (uid != geteuid() && (setgroups(0, NULL) || setgid(uid) || setuid(uid) || prctl(PR_SET_DUMPABLE, 1)))
+        return 1;
+    (void)!readlink("/proc/self/ns/net", before, sizeof before - 1);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(fd, (const struct sockaddr *)to, sizeof *to) < 0) /* while there is one */
+        return 2;
+    close(fd);
+    if (confine_network(NULL) < 0)
+        return 77;
+    (void)!readlink("/proc/self/ns/net", after, sizeof after - 1);
+    fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (!strcmp(before, after) || connect(fd, (const struct sockaddr *)to, sizeof *to) == 0)
+        return 3;
+    if (geteuid() != uid || stat("/proc/self", &st) < 0 || st.st_uid != uid)
+        return 4;
+    if (uid && sethostname("x", 1) == 0) /* no capability is left, in whatever namespace */
+        return 5;
+    return 0;
+}
+
+static void network(void **state)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof to;
+    int server = socket(AF_INET, SOCK_STREAM, 0), status;
+    assert_true(bind(server, (struct sockaddr *)&to, n) == 0 && listen(server, 8) == 0 &&
+                getsockname(server, (struct sockaddr *)&to, &n) == 0);
+    for (int other = 0; other < (geteuid() ? 1 : 2); other++) {
+        fflush(NULL);
+        pid_t pid = fork();
+        if (!pid)
+            _exit(left(other ? 65534 : geteuid(), &to));
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        if (WEXITSTATUS(status) == 77)
+            printf("this system gives no network namespace to %s\n", other ? "nobody" : "this user");
+        else
+            assert_int_equal(WEXITSTATUS(status), 0);
+    }
+    close(server);
+}
+
 int main(void)
 {
     if (!confine_landlock() || !confine_seccomp()) {
@@ -338,10 +390,8 @@ int main(void)
         return 77;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(compiler_files),
-        cmocka_unit_test(compiler_calls),
-        cmocka_unit_test(worker),
-        cmocka_unit_test(logged),
+        cmocka_unit_test(compiler_files), cmocka_unit_test(compiler_calls), cmocka_unit_test(worker),
+        cmocka_unit_test(logged),         cmocka_unit_test(network),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }

@@ -1,0 +1,131 @@
+/* What the cluster has: the worker asks the service, which alone has a network.
+ *
+ *   signature known, no document here ──▶ find: asked, and not waited for
+ *                compile, block maps, …         (the service asks the cluster meanwhile)
+ *   before anything is tried ──────────▶ the answer is read
+ *        a recipe      it is kept under the key and tried (recipe.c)
+ *        none          claim: does this host plan it?
+ *             a recipe      another host had it ready: as above
+ *             plan          yes; the token of the lease goes into the outbox with the result
+ *             away          nobody knows: the cluster is not there, or the wait for another host was too long. Plan.
+ *
+ * The service answers a claim when it has something to say: while another host plans the same key, the worker waits in
+ * the pipe. Its own job's time limit bounds that from outside. So the early question costs nothing, and one that came
+ * to nothing, for want of time, is asked again by the claim.
+ *
+ * A recipe that did not hold here is named in the next claim (`not`), so that it does not come back; the host then
+ * plans under a lease like any other.
+ *
+ * Only requests with the option `shared` come here: the service sets it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/wire.h"
+#include "daemon/worker/worker.h"
+#include "rewrite/rewrite.h"
+
+#define ORIGIN "cluster"
+#define ROUNDS 4 /* recipes that do not hold, one after the other, before it plans without asking */
+
+static bool share_send(struct wrk *w, const char *op, const struct cache_key *k, const char *refused)
+{
+    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s*}", "op", op, "signature", k->signature, "device", k->device,
+                          "toolchain", k->toolchain, "policy", k->policy, "not", *refused ? refused : NULL);
+    dt_free_ char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    json_decref(o);
+    return text && wrk_send(w, DT_WIRE_ASK, text, strlen(text)) == 0;
+}
+
+/* The answer, which comes in any case; NULL: it cannot be read. */
+static json_t *share_read(struct wrk *w)
+{
+    for (;;) {
+        char type, *body = NULL;
+        uint32_t number;
+        size_t len;
+        json_t *o = NULL;
+        int r = dt_wire_read(w->in, &type, &number, &body, &len, NULL);
+        if (r)
+            exit(r < 0 ? 4 : 0); /* the service is gone */
+        bool mine = type == DT_WIRE_TELL && number == w->number;
+        if (mine)
+            dt_json_load(body, len, &o, NULL);
+        free(body);
+        if (type != DT_WIRE_TELL)
+            exit(4); /* a request before this one is answered */
+        if (mine)
+            return o;
+    }
+}
+
+void wrk_share_find(struct wrk *w, const struct cache_key *k)
+{
+    if (!w->shared || w->asked || !w->cache)
+        return;
+    w->asked = share_send(w, "find", k, "");
+}
+
+/* Keep the recipe of an answer. True: there is one to try. */
+static bool share_keep(struct wrk *w, const struct cache_key *k, const json_t *answer)
+{
+    const char *digest = json_string_value(json_object_get(answer, "digest"));
+    const json_t *recipe = json_object_get(answer, "recipe");
+    struct dt_err e = {0};
+    if (strcmp(dt_json_text(answer, "say"), "recipe"))
+        return false;
+    if (!digest || !dt_sha256_ok(digest) || !json_is_object(recipe)) {
+        dt_log(DT_LOG_WARN, "what the cluster has under %.23s is no recipe", k->signature);
+        return false;
+    }
+    memcpy(w->refused, digest, DT_SHA256_TEXT); /* until it has held */
+    if (cache_recipe_take(w->cache, k, recipe, digest, ORIGIN, &e) < 0)
+        dt_log(DT_LOG_WARN, "a recipe of the cluster is not kept: %s", e.detail ? e.detail : dt_err_text(e.num));
+    dt_err_done(&e);
+    return true;
+}
+
+int wrk_share_plan(struct wrk *w, const struct cache_key *k, wrk_by_recipe *by, void *user)
+{
+    bool theirs = false;
+    w->token = 0;
+    w->refused[0] = 0;
+    json_t *answer = w->asked ? share_read(w) : NULL;
+    w->asked = false;
+    if (answer)
+        share_keep(w, k, answer);
+    json_decref(answer);
+    for (int round = 0;; round++) {
+        theirs = w->cache && cache_recipe_from(w->cache, k, ORIGIN);
+        int r = by(user);
+        if (r) {
+            if (r == 1)
+                w->by_cluster = theirs;
+            return r;
+        }
+        if (!w->shared || !w->cache || round == ROUNDS || !share_send(w, "claim", k, w->refused))
+            return 0;
+        answer = share_read(w);
+        bool again = share_keep(w, k, answer);
+        w->token = (int64_t)json_integer_value(json_object_get(answer, "token"));
+        json_decref(answer);
+        if (!again)
+            return 0;
+    }
+}
+
+/* What the cluster is told of a plan beside its recipe; `instead`: which entry it is to replace, since that one did not
+ * hold here. */
+json_t *wrk_share_facts(const struct wrk *w, const json_t *plan)
+{
+    const json_t *before = json_object_get(plan, "baseline"), *after = json_object_get(plan, "optimized");
+    return json_pack("{s:i, s:s, s:f, s:f, s:b, s:s*}", "rewriter", (int)strtol(RW_VERSION, NULL, 10), "evidence",
+                     dt_json_text(after, "method"), "baseline_us",
+                     json_number_value(json_object_get(before, "time_us")), "time_us",
+                     json_number_value(json_object_get(after, "time_us")), "verified",
+                     json_is_true(json_object_get(json_object_get(plan, "verified"), "bitwise")), "instead",
+                     *w->refused ? w->refused : NULL);
+}
