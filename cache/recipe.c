@@ -115,10 +115,18 @@ static int any(struct cache *c, const char *sql, const char *const *text)
 int cache_recipe_put(struct cache *c, const struct cache_key *k, const json_t *plan, const char *origin,
                      struct dt_err *e)
 {
-    const json_t *recipe = json_object_get(plan, "recipe");
-    char digest[DT_SHA256_TEXT], sum[DT_SHA256_TEXT];
+    char digest[DT_SHA256_TEXT];
+    if (cache_plan_digest(plan, digest) < 0)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory for a recipe");
+    return cache_recipe_take(c, k, json_object_get(plan, "recipe"), digest, origin, e);
+}
+
+int cache_recipe_take(struct cache *c, const struct cache_key *k, const json_t *recipe, const char *digest,
+                      const char *origin, struct dt_err *e)
+{
+    char sum[DT_SHA256_TEXT];
     dt_free_ char *body = json_dumps(recipe, JSON_COMPACT | JSON_ENCODE_ANY);
-    if (!body || cache_plan_digest(plan, digest) < 0)
+    if (!body)
         return dt_err_set(e, DT_E_NOMEM, "out of memory for a recipe");
     const bool large = strlen(body) > RECIPE_MAX;
     const char *kept = large ? "{}" : body, *text[] = {k->signature,
