@@ -8,10 +8,10 @@
  * recipes and digests (recipe.c), from which this host makes the plans itself. A row whose key is there already, as a
  * plan or as a recipe that waits, stays as it is. An import is one transaction.
  *
- * Every row is judged by itself: one that is damaged, forged, or signed by nobody whom this host believes where it wants
- * that, is set aside with the reason (table `aside`, the newest few) and costs the others nothing. `complete` in the
- * answer says whether all that was exported has come. The whole is refused only where nothing can be made of it: its
- * first line is no bundle's, or it is larger than it may be.
+ * Every row is judged by itself: one that is damaged, forged, or signed by nobody whom this host believes where it
+ * wants that, is set aside with the reason (table `aside`, the newest few) and costs the others nothing. `complete` in
+ * the answer says whether all that was exported has come. The whole is refused only where nothing can be made of it:
+ * its first line is no bundle's, or it is larger than it may be.
  *
  * Bundles of version 1 still come in. They are text: {"dovetail_cache": 1}, rows, {"end": ROWS}, and a row is
  *

@@ -234,10 +234,10 @@ struct cache_intake {          /* what is taken; borrowed */
     bool require;              /* only what one of them signed; also where demand.max_age is not negative */
     size_t max_text;           /* bytes when it is unpacked; 0: SIGN_BUNDLE_TEXT */
 };
-/* No row is made that could be served: plans become recipes. Keys that are there already stay as they are. {"imported",
- * "present", "left_out", "refused": rows, "complete": has all that was exported come?, "trouble": why not, "signer": who
- * signed the whole, "reasons": [{line, signature, reason}] of refused rows, at most 16}. DT_E_JSON: it is no bundle, or
- * one of version 1 that is damaged; DT_E_TOO_LARGE. Then nothing was taken. */
+/* No row is made that could be served: plans become recipes. Keys that are there already stay as they are. The answer:
+ * {"imported", "present", "left_out", "refused": rows, "complete": has all that was exported come?, "trouble": why not,
+ * "signer": who signed the whole, "reasons": [{line, signature, reason}] of refused rows, at most 16}. DT_E_JSON: it is
+ * no bundle, or one of version 1 that is damaged; DT_E_TOO_LARGE. Then nothing was taken. */
 int cache_import(struct cache *c, const char *bytes, size_t len, const struct cache_intake *how, json_t **ret,
                  struct dt_err *e);
 

@@ -23,7 +23,7 @@ int64_t sign_rewriter(const char *toolchain)
     return v > 0 ? (int64_t)v : 0;
 }
 
-static int row_sum(const char *const column[LAST], char sum[DT_SHA256_TEXT])
+static int bundle_row_sum(const char *const column[LAST], char sum[DT_SHA256_TEXT])
 {
     struct dt_sha256 h;
     if (dt_sha256_init(&h) < 0)
@@ -57,7 +57,7 @@ static const char *row_columns(const json_t *line, const char *column[SIGN_BUNDL
     }
     if (!dt_sha256_ok(column[0]) || !dt_sha256_ok(column[4]) || !dt_sha256_ok(column[LAST]))
         return "has a digest that is no SHA-256";
-    if (row_sum(column, sum) < 0)
+    if (bundle_row_sum(column, sum) < 0)
         return "";
     return strcmp(sum, column[LAST]) != 0 ? "does not match its checksum" : NULL;
 }
@@ -96,7 +96,7 @@ int sign_row_write(const char *const column[LAST], const struct sign_seal *seal,
 {
     char sum[DT_SHA256_TEXT];
     json_t *o = json_object(), *row = json_array();
-    if (row_sum(column, sum) < 0 || !o || !row) {
+    if (bundle_row_sum(column, sum) < 0 || !o || !row) {
         json_decref(o);
         json_decref(row);
         return DT_E_NOMEM;

@@ -1,9 +1,9 @@
 /* Key files and the file of signers.
  *
- * A key file is two lines, "name NAME" and "secret ed25519:BASE64", where the secret is the seed of 32 bytes; it is made
- * with mode 0600 and never written over. Secrets are wiped from memory when they are freed, as are the texts they were
- * read from. The file of signers is text that people edit; its format is in sign.h. It decides whom this host believes,
- * so a line that is not understood refuses the whole file.
+ * A key file is two lines, "name NAME" and "secret ed25519:BASE64", where the secret is the seed of 32 bytes; it is
+ * made with mode 0600 and never written over. Secrets are wiped from memory when they are freed, as are the texts they
+ * were read from. The file of signers is text that people edit; its format is in sign.h. It decides whom this host
+ * believes, so a line that is not understood refuses the whole file.
  *
  * Not here: encrypted key files. Whoever wants that keeps the file in an encrypted place.
  */
@@ -141,24 +141,31 @@ static int read_own(const char *path, size_t max, mode_t mode, const char *what,
     return r;
 }
 
-static void wipe(char *text)
+/* "name NAME\nsecret KEY\n"; cuts `text` up. */
+static bool take_key(char *text, char name[SIGN_NAME_MAX], unsigned char seed[crypto_sign_SEEDBYTES])
 {
-    if (text)
-        sodium_memzero(text, strlen(text));
-    free(text);
+    char *secret = strchr(text, '\n'), *end = secret ? strchr(secret + 1, '\n') : NULL;
+    if (!end || end[1] || strncmp(text, "name ", 5) != 0 || strncmp(secret + 1, "secret ", 7) != 0)
+        return false;
+    *secret = *end = 0;
+    if (!name_ok(text + 5) || !key_bytes(secret + 8, seed))
+        return false;
+    memset(name, 0, SIGN_NAME_MAX);
+    memcpy(name, text + 5, strlen(text + 5));
+    return true;
 }
 
 int sign_key_read(const char *path, struct sign_key **ret, struct dt_err *e)
 {
-    char *text, name[SIGN_NAME_MAX], secret[SIGN_PUBLIC_TEXT], rest;
+    char *text = NULL, name[SIGN_NAME_MAX];
     unsigned char seed[crypto_sign_SEEDBYTES], pk[SIGN_PUBLIC];
     int r = read_own(path, KEY_FILE_MAX, 077, "read", &text, e);
     if (r < 0)
         return r;
-    bool ok =
-        sscanf(text, "name %63s\nsecret %55s %c", name, secret, &rest) == 2 && name_ok(name) && key_bytes(secret, seed);
-    sodium_memzero(secret, sizeof secret);
-    wipe(text);
+    const size_t n = strlen(text);
+    bool ok = take_key(text, name, seed);
+    sodium_memzero(text, n);
+    free(text);
     if (!ok)
         return dt_err_set(e, DT_E_USAGE, "%s is no key file: dovetail cache keygen makes them", path);
     struct sign_key *k = sodium_init() < 0 ? NULL : dt_calloc(1, sizeof *k);
@@ -189,19 +196,18 @@ const char *sign_key_name(const struct sign_key *k) { return k->name; }
 static bool day_of(const char *text, int64_t none, int64_t *ret)
 {
     struct tm tm = {0};
-    int n = 0;
     *ret = none;
     if (!strcmp(text, "-"))
         return true;
-    if (strlen(text) != 10 || sscanf(text, "%4d-%2d-%2d%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &n) != 3 || n != 10 ||
-        text[strspn(text, "0123456789-")])
+    if (strlen(text) != 10 || strspn(text, "0123456789") != 4 || text[4] != '-' ||
+        strspn(text + 5, "0123456789") != 2 || text[7] != '-' || strspn(text + 8, "0123456789") != 2)
         return false;
+    tm.tm_year = (int)strtol(text, NULL, 10) - 1900;
+    tm.tm_mon = (int)strtol(text + 5, NULL, 10) - 1;
+    tm.tm_mday = (int)strtol(text + 8, NULL, 10);
     const struct tm asked = tm;
-    tm.tm_year -= 1900;
-    tm.tm_mon -= 1;
-    time_t t = timegm(&tm);
-    *ret = (int64_t)t;
-    return tm.tm_year == asked.tm_year - 1900 && tm.tm_mon == asked.tm_mon - 1 && tm.tm_mday == asked.tm_mday;
+    *ret = (int64_t)timegm(&tm); /* a 31st of June becomes the 1st of July */
+    return tm.tm_year == asked.tm_year && tm.tm_mon == asked.tm_mon && tm.tm_mday == asked.tm_mday;
 }
 
 /* What is wrong with a line's words; NULL: nothing. */
@@ -285,7 +291,7 @@ int sign_signers_parse(const char *text, const char *where, struct sign_signers 
 
 int sign_signers_read(const char *path, struct sign_signers **ret, struct dt_err *e)
 {
-    char *text;
+    char *text = NULL;
     int r = read_own(path, SIGNERS_MAX, 022, "write", &text, e);
     if (r < 0)
         return r;
