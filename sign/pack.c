@@ -26,6 +26,7 @@
 #define SKIP_HEAD 8
 #define SEAL_MAX 1024 /* bytes of the JSON */
 #define CHUNK (128u << 10)
+#define FLUSH (16u << 10) /* bytes of text that a cut may cost beyond the row that it hits */
 
 static uint32_t le32(const char *p)
 {
@@ -43,7 +44,7 @@ static void put_le32(char *p, uint32_t v)
 
 struct sign_packer {
     ZSTD_CCtx *z;
-    size_t text;
+    size_t text, loose; /* bytes in all; since the last flush */
     struct dt_str out;
 };
 
@@ -73,7 +74,7 @@ static int pack_feed(struct sign_packer *p, const char *text, size_t n, ZSTD_End
         dt_str_addn(&p->out, chunk, out.pos);
         if (ZSTD_isError(left) || p->out.failed)
             return dt_err_set(e, DT_E_NOMEM, "out of memory for a bundle");
-    } while (end == ZSTD_e_end ? left > 0 : in.pos < in.size);
+    } while (end == ZSTD_e_continue ? in.pos < in.size : left > 0);
     return 0;
 }
 
@@ -83,7 +84,11 @@ int sign_pack_add(struct sign_packer *p, const char *text, size_t n, size_t max_
         return dt_err_set(e, DT_E_TOO_LARGE, "that is more than a bundle may hold (%zu MB of text): select less",
                           max_text >> 20);
     p->text += n;
-    return pack_feed(p, text, n, ZSTD_e_continue, e);
+    p->loose += n;
+    const bool flush = p->loose >= FLUSH;
+    if (flush)
+        p->loose = 0;
+    return pack_feed(p, text, n, flush ? ZSTD_e_flush : ZSTD_e_continue, e);
 }
 
 static int pack_seal(struct sign_packer *p, const struct sign_key *key, int64_t date)

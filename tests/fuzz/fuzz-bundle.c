@@ -3,9 +3,9 @@
  * past the check that a damaged row fails at. One that begins with '*' is the text of a bundle, which is packed and
  * signed first; one that begins with '@' is a file of signers.
  *
- * Bundles of even size come to a host that believes nobody, others to one that wants a signature. Nothing of a refused bundle is
- * in the cache, and the refusal has a reason; where a signature is wanted nothing is taken that has none. Whatever was
- * taken: no document can be got out under the keys that it named, and the cache is sound.
+ * Inputs of even size come to a host that believes nobody, others to one that wants a signature. Nothing of a refused
+ * bundle is in the cache, and the refusal has a reason; where a signature is wanted nothing is taken that has none.
+ * Whatever was taken: no document can be got out under the keys that it named, and the cache is sound.
  */
 #include <stdint.h>
 #include <stdio.h>
