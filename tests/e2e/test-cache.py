@@ -170,7 +170,8 @@ class Cache(WaysCase):
         cut = self.dir + "/cut.zst"
         with open(cut, "wb") as f:
             f.write(packed[:-20])
-        self.assertIn("cut off", self.doc("cache", "import", cut, *self.local, status=3)["detail"])  # nothing is left of it
+        # nothing is left of so small a one
+        self.assertIn("cut off", self.doc("cache", "import", cut, *self.local, status=3)["detail"])
         # an old bundle: refused as a whole, with the line; what is there stays
         old = old_bundle(self.db)
         lines = old.splitlines()
@@ -209,11 +210,11 @@ class Cache(WaysCase):
     def test_select(self):
         sigs = self.fill(self.local, 1, 2, 3)
         with sqlite3.connect(self.db) as db:
-            db.execute("UPDATE entry SET created = created - 100000, used = used - 100000, hits = 9 WHERE signature = ?",
-                       [sigs[0]])
+            db.execute("UPDATE entry SET created = created - 100000, used = used - 100000, hits = 9 "
+                       "WHERE signature = ?", [sigs[0]])
             db.execute("UPDATE entry SET device = 'soft:a100' WHERE signature = ?", [sigs[1]])
-            for row in db.execute("SELECT id, want, signature, device, toolchain, policy, digest, body, factors FROM entry "
-                                  "WHERE signature = ?", [sigs[1]]).fetchall():
+            for row in db.execute("SELECT id, want, signature, device, toolchain, policy, digest, body, factors "
+                                  "FROM entry WHERE signature = ?", [sigs[1]]).fetchall():
                 db.execute("UPDATE entry SET sha256 = ? WHERE id = ?", [row_sum(row[1:]), row[0]])
         with sqlite3.connect(self.db) as db:
             rows = db.execute("SELECT * FROM entry").fetchall()

@@ -9,8 +9,8 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import (DAEMON, FolderCase, ServiceCase, UnixHTTP, as_user, came, chain, cli, endless, main, old_bundle, row_sum,
-                     unpacked, write)
+from harness import (DAEMON, FolderCase, ServiceCase, UnixHTTP, as_user, came, chain, cli, endless, main, old_bundle,
+                     row_sum, unpacked, write)
 
 MEMBER, OTHER, ADMIN, ADMIN_GROUP = 54321, 54322, 54323, 54324
 
@@ -266,7 +266,8 @@ class Believed(Exported, ServiceCase):
         self.assertEqual(self.post(farm, "?signers=/tmp/x").status, 400)
         self.problem(self.post(farm, "?require=barn"), 400, "usage")
         self.problem(self.post(farm, "?max_bytes=100"), 413, "too-large")
-        self.assertEqual(self.post(farm, "?max_age=3600&require=farm&max_bytes=999999999").json(), came(1, signer="farm"))
+        self.assertEqual(self.post(farm, "?max_age=3600&require=farm&max_bytes=999999999").json(),
+                         came(1, signer="farm"))
         recipe, = self.s.http("GET", "/v1/cache/entries").json()["recipes"]
         self.assertRegex(recipe["origin"], r"uid \d+, signed by farm")
         self.s.finish(self.s.post(graph))
@@ -289,8 +290,10 @@ class Believed(Exported, ServiceCase):
                              ("signers = /nonexistent\n", "No such file"),
                              (f"signers = {self.keys}/signers\nrequire_signer = cow\n", "not among those"),
                              (f"signers = {self.keys}/farm\n", "line 1")):
-            path = write(self.dir, "c.conf", config + f"device = soft\nsocket = {self.dir}/s\ncache = {self.dir}/c.db\n")
-            r = subprocess.run([DAEMON, "--config", path, "--check-config"], capture_output=True, text=True, check=False)
+            path = write(self.dir, "c.conf",
+                         config + f"device = soft\nsocket = {self.dir}/s\ncache = {self.dir}/c.db\n")
+            r = subprocess.run([DAEMON, "--config", path, "--check-config"], capture_output=True, text=True,
+                               check=False)
             self.assertEqual(r.returncode, 2, r.stderr)
             self.assertIn(word, r.stderr)
 
