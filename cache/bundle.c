@@ -103,6 +103,7 @@ static int export_query(struct cache *c, const struct cache_select *s, sqlite3_s
 
 int cache_export(struct cache *c, const struct cache_select *select, char **ret, size_t *ret_len, struct dt_err *e)
 {
+    static const struct cache_select all = {.newer_than = -1, .used_within = -1};
     struct sign_packer *p;
     unsigned long rows = 0;
     sqlite3_stmt *s = NULL;
@@ -113,9 +114,9 @@ int cache_export(struct cache *c, const struct cache_select *select, char **ret,
     int n = snprintf(text, sizeof text, "{\"dovetail_cache\": %d}\n", SIGN_BUNDLE_VERSION);
     r = sign_pack_add(p, text, (size_t)n, SIGN_BUNDLE_TEXT, e);
     if (r >= 0)
-        r = export_query(c, select, &s, e);
+        r = export_query(c, select ? select : &all, &s, e);
     while (r >= 0 && (rc = sqlite3_step(s)) == SQLITE_ROW)
-        if ((r = export_row(s, select, p, e)) > 0)
+        if ((r = export_row(s, select ? select : &all, p, e)) > 0)
             rows++;
     sqlite3_finalize(s);
     if (r >= 0 && rc != SQLITE_DONE)

@@ -226,7 +226,7 @@ struct cache_select {    /* which plans; borrowed */
     int64_t newer_than, used_within; /* seconds; negative: any */
     int64_t min_hits;
 };
-/* Bytes that nobody has signed (sign_bundle does that); caller frees. */
+/* Bytes that nobody has signed (sign_bundle does that); caller frees. select NULL: all plans. */
 int cache_export(struct cache *c, const struct cache_select *select, char **ret, size_t *ret_len, struct dt_err *e);
 struct cache_intake {          /* what is taken; borrowed */
     const char *origin;        /* the user who imports it */

@@ -326,7 +326,8 @@ def old_bundle(db):
 
 def came(imported=0, present=0, left_out=0, refused=0, **more):
     """What an import says."""
-    return {"imported": imported, "present": present, "left_out": left_out, "refused": refused, "complete": True, **more}
+    return {"imported": imported, "present": present, "left_out": left_out, "refused": refused, "complete": True,
+            **more}
 
 
 def as_user(uid, gid, groups, work):
@@ -359,14 +360,14 @@ def call_as(service, uid, method, path, body=None, groups=(), timeout=60):
         c = UnixHTTP(service.socket, timeout * SLOW)
         c.request(method, path, body=json.dumps(body) if isinstance(body, (dict, list)) else body)
         a = c.getresponse()
-        answer = a.status, list(a.getheaders()), a.read().decode()
+        answer = a.status, list(a.getheaders()), a.read().decode("latin-1")
         c.close()
         return answer
     status, headers, text = as_user(uid, 65534, list(groups), work)
     message = http.client.HTTPMessage()
     for name, value in headers:
         message[name] = value
-    reply = Reply(status, message, text.encode())
+    reply = Reply(status, message, text.encode("latin-1"))
     declared(method, path, reply)
     return reply
 
