@@ -10,7 +10,6 @@
  *
  * A file that does not begin as a zstd frame does is taken as text. Not here: what the lines are (bundle.c).
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zstd.h>
@@ -22,7 +21,8 @@
 
 #define LEVEL 12
 #define PACK_WINDOW_LOG 18 /* rows are alike, and small: more gains nothing and takes tens of megabytes */
-#define WINDOW_LOG 23      /* of what is unpacked */
+#define PACK_TABLE_LOG 17
+#define WINDOW_LOG 23 /* of what is unpacked */
 #define SKIP_MAGIC 0x184D2A5Du
 #define SKIP_HEAD 8
 #define SEAL_MAX 1024 /* bytes of the JSON */
@@ -56,6 +56,8 @@ int sign_pack_new(struct sign_packer **ret, struct dt_err *e)
         p->z = ZSTD_createCCtx();
     if (!p || !p->z || ZSTD_isError(ZSTD_CCtx_setParameter(p->z, ZSTD_c_compressionLevel, LEVEL)) ||
         ZSTD_isError(ZSTD_CCtx_setParameter(p->z, ZSTD_c_windowLog, PACK_WINDOW_LOG)) ||
+        ZSTD_isError(ZSTD_CCtx_setParameter(p->z, ZSTD_c_hashLog, PACK_TABLE_LOG)) ||
+        ZSTD_isError(ZSTD_CCtx_setParameter(p->z, ZSTD_c_chainLog, PACK_TABLE_LOG)) ||
         ZSTD_isError(ZSTD_CCtx_setParameter(p->z, ZSTD_c_checksumFlag, 1))) {
         sign_pack_free(p);
         return dt_err_set(e, DT_E_NOMEM, "out of memory for a bundle");
@@ -232,7 +234,6 @@ static int unpack_frame(struct unpack *u, const char *bytes, size_t len, struct 
         left = ZSTD_decompressStream(z, &out, &in);
         if (ZSTD_isError(left)) {
             ret->broken = "it is damaged";
-            snprintf(ret->why, sizeof ret->why, "%s", ZSTD_getErrorName(left));
             break;
         }
         r = take_text(u, chunk, out.pos, e);

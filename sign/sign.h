@@ -116,7 +116,6 @@ struct sign_packed {
     struct sign_seal seal; /* this is it, and */
     char digest[72];       /* this is the SHA-256 of what it is over */
     const char *broken;    /* NULL: the file is whole; else what is wrong. Lines before that were given */
-    char why[96];          /* what `broken` points at */
 };
 /* What can be said of the file before anything is unpacked. DT_E_NOMEM. */
 int sign_packed_look(const char *bytes, size_t len, struct sign_packed *ret);
