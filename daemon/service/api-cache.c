@@ -4,8 +4,8 @@
  * admins may remove, import or check entries (dtd_peer_admin): a check reads the whole file. Lists, comparisons and
  * exports hold everything for an admin, and for anybody else what belongs to graphs that they posted themselves.
  *
- * Bundles are bytes in a body, and base64 in the arguments and the document of dtd_cache_op. Whom an import believes, and
- * how large and old a bundle may be, the configuration says; a query can ask for less and not for more.
+ * Bundles are bytes in a body, and base64 in the arguments and the document of dtd_cache_op. Whom an import believes,
+ * and how large and old a bundle may be, the configuration says; a query can ask for less and not for more.
  */
 #include <errno.h>
 #include <stdlib.h>
