@@ -121,6 +121,8 @@ int cache_one(struct cache *c, const char *sql, const char *const *text, int n, 
               struct dt_err *e);
 /* Set a damaged row aside and delete it; `where` is over text[0..n). False: it cannot be deleted now. */
 bool cache_row_aside(struct cache *c, const char *table, const char *where, const char *const *text, int n);
+/* Keep what came from elsewhere and was not taken, for people to look at; its first 64 KB. */
+void cache_aside_put(struct cache *c, const char *table, const char *key, const char *body, size_t n);
 /* All rows of a query, each as `make` gives it (NULL: out of memory). *ret: a new list. */
 int cache_rows(struct cache *c, const char *sql, const char *const *text, int n, json_t *(*make)(sqlite3_stmt *s),
                json_t **ret, struct dt_err *e);

@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "graph/graph.h"
+#include "sign/sign.h"
 
 /* ---- store (store.c) ------------------------------------------------------------------------------------------- */
 struct cache;
@@ -226,13 +227,29 @@ int cache_recipes(struct cache *c, const char *signature, const unsigned *uid, u
 void cache_own(struct cache *c, const char *signature, unsigned uid);
 bool cache_owned(struct cache *c, const char *signature, unsigned uid); /* false also where it cannot be read */
 
-/* ---- bundles (bundle.c): plans as text --------------------------------------------------------------------------- */
-/* uid not NULL: only of signatures that this user owns. Caller frees. */
-int cache_export(struct cache *c, const unsigned *uid, char **ret, size_t *ret_len, struct dt_err *e);
-/* All of it or nothing: DT_E_JSON with the line that is wrong. No row is made that could be served: plans become
- * recipes. Keys that are there already stay as they are. origin: the user who imports it. {"imported", "present",
- * "left_out"}: rows. */
-int cache_import(struct cache *c, const char *text, size_t len, const char *origin, json_t **ret, struct dt_err *e);
+/* ---- bundles (bundle.c): plans as one file ----------------------------------------------------------------------- */
+struct cache_select {    /* which plans; borrowed */
+    const unsigned *uid; /* not NULL: only of signatures that this user owns */
+    const char *const *signature;
+    size_t nsignature;               /* 0: any */
+    const char *device;              /* the key's, or its first words ("soft", "soft:h200"); NULL: any */
+    int64_t newer_than, used_within; /* seconds; negative: any */
+    int64_t min_hits;
+};
+/* Bytes that nobody has signed (sign_bundle does that); caller frees. select NULL: all plans. */
+int cache_export(struct cache *c, const struct cache_select *select, char **ret, size_t *ret_len, struct dt_err *e);
+struct cache_intake {          /* what is taken; borrowed */
+    const char *origin;        /* the user who imports it */
+    struct sign_demand demand; /* whom to believe */
+    bool require;              /* only what one of them signed; also where demand.max_age is not negative */
+    size_t max_text;           /* bytes when it is unpacked; 0: SIGN_BUNDLE_TEXT */
+};
+/* No row is made that could be served: plans become recipes. Keys that are there already stay as they are. The answer:
+ * {"imported", "present", "left_out", "refused": rows, "complete": has all that was exported come?, "trouble": why not,
+ * "signer": who signed the whole, "reasons": [{line, signature, reason}] of refused rows, at most 16}. DT_E_JSON: it is
+ * no bundle, or one of version 1 that is damaged; DT_E_TOO_LARGE. Then nothing was taken. */
+int cache_import(struct cache *c, const char *bytes, size_t len, const struct cache_intake *how, json_t **ret,
+                 struct dt_err *e);
 
 /* Rename: canonical -> the graph's names (out = true), or the graph's -> canonical (out = false), of a plan or analysis
  * document. In place. */

@@ -107,6 +107,21 @@ int cache_row_check(const char *const *text, int n)
 #define ASIDE 64 /* rows that are kept for people to look at */
 #define STR(x) #x
 #define TEXT(x) STR(x)
+#define ASIDE_TRIM "DELETE FROM aside WHERE id <= (SELECT max(id) FROM aside) - " TEXT(ASIDE)
+#define ASIDE_BYTES (64u << 10) /* of what came from elsewhere */
+
+void cache_aside_put(struct cache *c, const char *table, const char *key, const char *body, size_t n)
+{
+    sqlite3_stmt *s;
+    const char *text[] = {table, key};
+    if (cache_prepare(c, "INSERT INTO aside (tbl, key, body, found) VALUES (?1, ?2, ?3, unixepoch())", text, 2, &s) !=
+        SQLITE_OK)
+        return;
+    sqlite3_bind_blob64(s, 3, body, n < ASIDE_BYTES ? n : ASIDE_BYTES, SQLITE_STATIC);
+    sqlite3_step(s); /* if it can be */
+    sqlite3_finalize(s);
+    cache_run(c, ASIDE_TRIM, NULL, 0);
+}
 
 bool cache_row_aside(struct cache *c, const char *table, const char *where, const char *const *text, int n)
 {
@@ -123,7 +138,7 @@ bool cache_row_aside(struct cache *c, const char *table, const char *where, cons
     cache_run(c, sql, text, n); /* if it can be */
     if (inside && sqlite3_get_autocommit(c->db))
         return false; /* the disk is full, and SQLite ended the transaction */
-    cache_run(c, "DELETE FROM aside WHERE id <= (SELECT max(id) FROM aside) - " TEXT(ASIDE), NULL, 0);
+    cache_run(c, ASIDE_TRIM, NULL, 0);
     snprintf(sql, sizeof sql, "DELETE FROM %s WHERE %s", table, where);
     bool gone = cache_run(c, sql, text, n) == SQLITE_OK;
     if (gone)

@@ -11,11 +11,17 @@
 #include "base/json.h"
 #include "client/dovetail.h"
 
+#define CLI_SIGNATURES 256
+
 struct cli {
     /* options, NULL or false where not given */
     bool json, local, maps, all_edges, whole, stale, calibrate;
+    bool device_given; /* on the command line, not by the environment */
     const char *socket, *device, *cache, *timeout, *output, *allow, *deny, *budget, *seed, *check, *schedule, *dump,
         *limit, *max_age, *max_bytes;
+    const char *newer_than, *used_within, *min_hits, *sign, *signers, *require_signer;
+    const char *signature[CLI_SIGNATURES]; /* --signature, each time that it was given */
+    int nsignature;
     /* the verb's arguments */
     char **arg;
     int narg;
@@ -45,7 +51,8 @@ typedef int keep_fn(struct cli *c, json_t *doc, struct dt_err *e);
  * status. */
 int post_graph(struct cli *c, const char *want, keep_fn *keep, human_fn *human);
 /* Write an answer to the file of -o, "-" for stdout, and say so. Through the service the answer is the file's text;
- * from a worker it is a document with the text as `member`. bytes: with --json the length is said too. Exit status. */
+ * from a worker it is a document with the text as `member` (NULL: it is the text there, too). bytes: with --json the
+ * length is said too. Exit status. */
 int save_answer(struct cli *c, const char *member, bool bytes, struct outcome *o);
 
 /* ---- backend.c, local.c ------------------------------------------------------------------------------------------ */

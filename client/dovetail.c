@@ -36,6 +36,10 @@ enum {
     O_SCHEDULE = 1 << 20,
     O_CALIBRATE = 1 << 21,
     O_WHOLE = 1 << 22,
+    O_SIGNATURE = 1 << 23,
+    O_SELECT = 1 << 24,
+    O_SIGN = 1 << 25,
+    O_SIGNERS = 1 << 26,
 };
 #define ANYWHERE (O_JSON | O_SOCKET | O_LOCAL | O_DEVICE | O_CACHE | O_TIMEOUT | O_HELP)
 
@@ -70,9 +74,17 @@ static const struct opt {
     {"dump", "DIR", O_DUMP, offsetof(struct cli, dump), "write DIR/BUFFER.bin for every output and inout buffer"},
     {"limit", "N", O_LIMIT, offsetof(struct cli, limit), "at most N"},
     {"max-age", "TIME", O_AGE, offsetof(struct cli, max_age),
-     "remove entries not used for so long: seconds, or 90m, 12h, 30d"},
+     "remove entries not used for so long: seconds, or 90m, 12h, 30d; import: only what was signed in that time"},
     {"max-bytes", "SIZE", O_BYTES, offsetof(struct cli, max_bytes),
-     "then remove the least recently used above so many bytes: 500M, 2G"},
+     "then remove the least recently used above so many bytes: 500M, 2G; import: of the unpacked bundle"},
+    {"signature", "SIGNATURE", O_SIGNATURE, 0, "export: only this one; may be given several times"},
+    {"newer-than", "TIME", O_SELECT, offsetof(struct cli, newer_than), "export: only what was made in that time"},
+    {"used-within", "TIME", O_SELECT, offsetof(struct cli, used_within), "export: only what was used in that time"},
+    {"min-hits", "N", O_SELECT, offsetof(struct cli, min_hits), "export: only what was used so often"},
+    {"sign", "KEYFILE", O_SIGN, offsetof(struct cli, sign), "export: sign with this key, which keygen made"},
+    {"signers", "FILE", O_SIGNERS, offsetof(struct cli, signers),
+     "import: whom to believe, with --local (DOVETAIL_SIGNERS)"},
+    {"require-signer", "NAME", O_SIGNERS, offsetof(struct cli, require_signer), "import: only what this one signed"},
     {"stale", NULL, O_STALE, offsetof(struct cli, stale), "only graphs whose plan is of another toolchain"},
     {"calibrate", NULL, O_CALIBRATE, offsetof(struct cli, calibrate),
      "measure the device's figures for the timing model, with --local"},
@@ -97,8 +109,9 @@ static const struct verb {
     {"report", "SIGNATURE", 1, 1, O_OUTPUT, cmd_report, "the plan under a signature as one HTML file, -o FILE.html"},
     {"trace", "SIGNATURE", 1, 1, O_OUTPUT, cmd_trace,
      "the modelled timeline of graph and plan for Perfetto or chrome://tracing, -o FILE.json"},
-    {"cache", "stats|list|show SIGNATURE|verify|gc|export|import FILE", 1, 2, O_OUTPUT | O_LIMIT | O_AGE | O_BYTES,
-     cmd_cache, "figures of the cache; its entries; check, clean up, carry elsewhere (-o FILE)"},
+    {"cache", "stats|list|show SIGNATURE|verify|gc|export|import FILE|keygen NAME", 1, 2,
+     O_OUTPUT | O_LIMIT | O_AGE | O_BYTES | O_SIGNATURE | O_SELECT | O_SIGN | O_SIGNERS, cmd_cache,
+     "figures of the cache; its entries; check, clean up, carry elsewhere (-o FILE), signed"},
     {"reprofile", "", 0, 0, O_STALE | O_LIMIT, cmd_reprofile, "plan stored graphs again for this device and toolchain"},
     {"devices", "", 0, 0, O_CALIBRATE, cmd_devices, "devices of this machine"},
     {"status", "", 0, 0, 0, cmd_status, "how the service is"},
@@ -147,7 +160,11 @@ static int parse(int argc, char **argv, struct cli *c, int *given, struct dt_err
                !(o == 256 + (int)i || (o == 'o' && opts[i].bit == O_OUTPUT) || (o == 'h' && opts[i].bit == O_HELP)))
             i++;
         *given |= opts[i].bit;
-        if (opts[i].value) {
+        if (opts[i].bit == O_SIGNATURE && c->nsignature < CLI_SIGNATURES) {
+            c->signature[c->nsignature++] = optarg;
+        } else if (opts[i].bit == O_SIGNATURE) {
+            r = r ? r : dt_err_set(e, DT_E_USAGE, "--signature may be given %d times at most", CLI_SIGNATURES);
+        } else if (opts[i].value) {
             if (!*optarg && !r)
                 r = dt_err_set(e, DT_E_USAGE, "--%s needs a value", opts[i].name);
             *(const char **)((char *)c + opts[i].offset) = optarg;
@@ -216,6 +233,7 @@ int main(int argc, char **argv)
         print_help(stderr);
         return 2;
     }
+    c.device_given = c.device;
     if (!c.device && device && *device)
         c.device = device;
     const struct verb *v = NULL;

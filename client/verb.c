@@ -42,9 +42,9 @@ int save_answer(struct cli *c, const char *member, bool bytes, struct outcome *o
     struct dt_err e = {0};
     if (o->failed)
         return finish(c, o, written);
-    json_t *doc = c->local ? json_loadb(o->text, o->len, 0, NULL) : NULL, *m = json_object_get(doc, member);
-    const char *text = c->local ? json_string_value(m) : o->text;
-    size_t n = c->local ? json_string_length(m) : o->len;
+    json_t *doc = c->local && member ? json_loadb(o->text, o->len, 0, NULL) : NULL, *m = json_object_get(doc, member);
+    const char *text = doc ? json_string_value(m) : c->local && member ? NULL : o->text;
+    size_t n = doc ? json_string_length(m) : o->len;
     bool to_stdout = !strcmp(c->output, "-");
     int r = 0;
     if (!text)

@@ -3,12 +3,17 @@
  * The query, or for import the body, becomes the arguments of dtd_cache_op, which does the work on a pool thread. Only
  * admins may remove, import or check entries (dtd_peer_admin): a check reads the whole file. Lists, comparisons and
  * exports hold everything for an admin, and for anybody else what belongs to graphs that they posted themselves.
+ *
+ * Bundles are bytes in a body, and base64 in the arguments and the document of dtd_cache_op. Whom an import believes,
+ * and how large and old a bundle may be, the configuration says; a query can ask for less and not for more.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/base64.h"
+#include "base/str.h"
 #include "daemon/shared/shared.h"
 #include "daemon/service/hits.h"
 #include "daemon/service/service.h"
@@ -18,22 +23,44 @@ struct op {
     const char *name;
     json_t *args;
     char *body; /* import */
-    size_t len;
+    size_t len; /* of body, then of text */
     int rc;
     struct dt_err err;
     char *text;
 };
 
+/* The bytes of a bundle as a member of the arguments, and back. */
+static int op_take_body(struct op *o)
+{
+    struct dt_str text = {0};
+    dt_base64_encode((const uint8_t *)o->body, o->len, &text);
+    free(o->body);
+    o->body = NULL;
+    json_t *v = text.failed ? NULL : json_stringn_nocheck(text.s ? text.s : "", text.len);
+    dt_str_done(&text);
+    return v && json_object_set_new(o->args, "bundle", v) == 0 ? 0 : DT_E_NOMEM;
+}
+
+static char *op_bytes(const json_t *bundle, size_t *ret_len)
+{
+    size_t n = json_string_length(bundle);
+    char *bytes = dt_malloc(dt_base64_room(n) + 1);
+    long len = bytes ? dt_base64_decode(json_string_value(bundle), n, (uint8_t *)bytes) : -1;
+    if (len < 0) {
+        free(bytes);
+        return NULL;
+    }
+    *ret_len = (size_t)len;
+    return bytes;
+}
+
 static void op_work(struct dtd_async *a)
 {
     struct op *o = (struct op *)a;
     json_t *doc = NULL;
-    if (o->body) {
-        json_t *bundle = json_stringn(o->body, o->len); /* NULL: no UTF-8, which import says */
-        free(o->body);
-        o->body = NULL;
-        if (bundle)
-            json_object_set_new(o->args, "bundle", bundle);
+    if (o->body && op_take_body(o) < 0) {
+        o->rc = dt_err_set(&o->err, DT_E_NOMEM, "out of memory");
+        return;
     }
     uv_mutex_lock(&a->s->cache_lock);
     dtd_hits_flush(a->s->hits);
@@ -41,8 +68,10 @@ static void op_work(struct dtd_async *a)
     uv_mutex_unlock(&a->s->cache_lock);
     if (o->rc < 0)
         return;
-    const char *bundle = json_string_value(json_object_get(doc, "bundle"));
-    o->text = bundle ? dt_strdup(bundle) : json_dumps(doc, JSON_COMPACT);
+    const json_t *bundle = json_object_get(doc, "bundle");
+    o->text = bundle ? op_bytes(bundle, &o->len) : json_dumps(doc, JSON_COMPACT);
+    if (o->text && !bundle)
+        o->len = strlen(o->text);
     if (!o->text)
         o->rc = dt_err_set(&o->err, DT_E_NOMEM, "out of memory");
     json_decref(doc);
@@ -57,8 +86,8 @@ static void op_after(struct dtd_async *a)
         dtd_reply_problem(a->req, 0, NULL, &o->err);
         return;
     }
-    dtd_reply_take(a->req, 200, strcmp(o->name, "export") ? "application/json" : "application/x-ndjson", NULL, o->text,
-                   strlen(o->text));
+    dtd_reply_take(a->req, 200, strcmp(o->name, "export") ? "application/json" : "application/zstd", NULL, o->text,
+                   o->len);
     o->text = NULL;
 }
 
@@ -72,10 +101,27 @@ static void op_release(struct dtd_async *a)
     free(o);
 }
 
-/* The query's members into args: numbers as such. `allowed`: names between blanks. */
+/* One member: a text where the name says so, else a number if it is one. `signature` may come several times: a list. */
+static int api_cache_put(json_t *args, const char *name, const char *value)
+{
+    char *end;
+    errno = 0;
+    long long n = strtoll(value, &end, 10);
+    bool number = *value && !*end && !errno && strcmp(name, "device") && strcmp(name, "require");
+    json_t *v = number ? json_integer(n) : json_string(value), *was = json_object_get(args, name), *list;
+    if (!was || strcmp(name, "signature"))
+        return json_object_set_new(args, name, v);
+    if (json_is_array(was))
+        return json_array_append_new(was, v);
+    if (!v || !(list = json_pack("[O, o]", was, v)))
+        return -1;
+    return json_object_set_new(args, name, list);
+}
+
+/* The query's members into args. `allowed`: names between blanks. */
 static int api_cache_read_query(const char *query, const char *allowed, json_t *args, struct dt_err *e)
 {
-    char name[32], value[192], padded[40], *end;
+    char name[32], value[192], padded[40];
     int q;
     for (const char *at = query; (q = dtd_query_next(&at, name, sizeof name, value, sizeof value));) {
         snprintf(padded, sizeof padded, " %s ", name);
@@ -83,15 +129,35 @@ static int api_cache_read_query(const char *query, const char *allowed, json_t *
             return dt_err_set(e, DT_E_USAGE,
                               *allowed == ' ' && allowed[1] ? "the query may hold%sonly" : "there is no query here%.0s",
                               allowed);
-        errno = 0;
-        long long n = strtoll(value, &end, 10);
-        bool number = *value && !*end && !errno;
         long failed = dt_alloc_failed();
-        if (json_object_set_new(args, name, number ? json_integer(n) : json_string(value)) < 0)
+        if (api_cache_put(args, name, value) < 0)
             return dt_alloc_failed() != failed ? dt_err_set(e, DT_E_NOMEM, "out of memory")
                                                : dt_err_set(e, DT_E_USAGE, "the query is no UTF-8 text");
     }
     return 0;
+}
+
+/* What the configuration says of imports; the query can ask for less and not for more. */
+static int import_args(const struct dtd_config *c, json_t *args, struct dt_err *e)
+{
+    const char *asked = json_string_value(json_object_get(args, "require"));
+    const json_t *age = json_object_get(args, "max_age"), *bytes = json_object_get(args, "max_bytes");
+    const json_int_t days = (json_int_t)c->import_max_days * 86400, most = (json_int_t)c->import_max_mb << 20;
+    bool ok = true, one = c->require_signer && strcmp(c->require_signer, "any") != 0;
+    if (one && asked && strcmp(asked, c->require_signer) != 0)
+        return dt_err_set(e, DT_E_USAGE, "require: this service takes what %s signed, and nothing else",
+                          c->require_signer);
+    if (c->signers)
+        ok = json_object_set_new(args, "signers", json_string(c->signers)) == 0;
+    if (one)
+        ok = ok && json_object_set_new(args, "require", json_string(c->require_signer)) == 0;
+    if (c->require_signer)
+        ok = ok && json_object_set_new(args, "require_any", json_true()) == 0;
+    if (days && (!age || json_integer_value(age) > days))
+        ok = ok && json_object_set_new(args, "max_age", json_integer(days)) == 0;
+    if (!bytes || json_integer_value(bytes) > most || !json_integer_value(bytes))
+        ok = ok && json_object_set_new(args, "max_bytes", json_integer(most)) == 0;
+    return ok ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
 static void api_cache_start(struct dtd_service *s, struct dtd_req *r, const char *name, const char *allowed,
@@ -114,6 +180,8 @@ static void api_cache_start(struct dtd_service *s, struct dtd_req *r, const char
     if (!e.num && (own || !strcmp(name, "import")) &&
         json_object_set_new(args, "uid", json_integer(dtd_peer_uid(r))) < 0)
         dt_err_set(&e, DT_E_NOMEM, "out of memory");
+    if (!e.num && !strcmp(name, "import"))
+        import_args(&s->cfg, args, &e);
     if (e.num) {
         free(o);
         json_decref(args);
@@ -140,6 +208,12 @@ void api_cache_gc(struct dtd_service *s, struct dtd_req *r)
 {
     api_cache_start(s, r, "gc", " max_age max_bytes ", true);
 }
-void api_cache_export(struct dtd_service *s, struct dtd_req *r) { api_cache_start(s, r, "export", "", false); }
-void api_cache_import(struct dtd_service *s, struct dtd_req *r) { api_cache_start(s, r, "import", "", true); }
+void api_cache_export(struct dtd_service *s, struct dtd_req *r)
+{
+    api_cache_start(s, r, "export", " signature device newer_than used_within min_hits ", false);
+}
+void api_cache_import(struct dtd_service *s, struct dtd_req *r)
+{
+    api_cache_start(s, r, "import", " require max_age max_bytes ", true);
+}
 void api_cache_nearest(struct dtd_service *s, struct dtd_req *r) { api_cache_start(s, r, "nearest", " want ", false); }

@@ -84,8 +84,11 @@ int dtd_store(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, c
  *   list     limit (1 to 100000, else 1000), signature; uid: as in export
  *   verify
  *   gc       max_age (seconds), max_bytes: whole numbers, left out: any
- *   export   uid: only what this user owns; left out: everything. Document {"bundle": text}
- *   import   bundle: text; uid: the user who imports it; left out: the user of this process
+ *   export   uid: only what this user owns; left out: everything. signature: one or a list; device; newer_than,
+ *            used_within (seconds), min_hits: what is selected (struct cache_select). Document {"bundle": base64}
+ *   import   bundle: base64; uid: the user who imports it; left out: the user of this process. signers: the file of
+ *            those whom this host believes; require: the name of one, require_any: true; max_age (seconds since it was
+ *            signed), max_bytes (when it is unpacked)
  *   nearest  signature, want (plan unless "analysis"); uid: as in export
  * DT_E_USAGE for an op or a member that is wrong, DT_E_NOT_FOUND when nearest has nothing to compare. */
 int dtd_cache_op(struct cache *c, const char *op, const json_t *args, json_t **ret, struct dt_err *e);

@@ -32,10 +32,10 @@ struct wrk {
     uint64_t last_progress_us;
     char last_stage[32];
     /* share.c: of the present request */
-    bool shared;     /* the service asks the cluster for it */
-    bool asked;      /* a question is not yet answered */
-    bool by_cluster; /* its plan was made by a recipe of the cluster */
-    int64_t token;   /* of the lease under which it plans, or 0 */
+    bool shared;                  /* the service asks the cluster for it */
+    bool asked;                   /* a question is not yet answered */
+    bool by_cluster;              /* its plan was made by a recipe of the cluster */
+    int64_t token;                /* of the lease under which it plans, or 0 */
     char refused[DT_SHA256_TEXT]; /* digest of the recipe of the cluster that did not hold for this job, or "" */
     /* confine.c */
     bool netless;        /* --netless: the service has a network, which this process must not have */

@@ -217,7 +217,8 @@ class Trust(Cluster):
         self.drained(a)
         store = Store(self.db.url())
         self.addCleanup(store.close)
-        (key,) = self.db.sql(f"SELECT signature, device, toolchain, policy FROM entries WHERE signature = '{signature}'")
+        (key,) = self.db.sql("SELECT signature, device, toolchain, policy FROM dovetail_entry "
+                             f"WHERE signature = '{signature}'")
         right = store.find(key).row["digest"]
         self.assertEqual(store.forge(key, "sha256:" + "0" * 64).outcome, "ok")
         self.assertEqual(self.made(b, g)["cache"], "miss")

@@ -3,6 +3,7 @@
 The programs are found in $DOVETAIL_BUILD (meson sets it). Everything a test makes is in a folder of its own under /tmp.
 """
 import copy
+import ctypes
 import hashlib
 import http.client
 import json
@@ -11,6 +12,7 @@ import re
 import shutil
 import signal
 import socket
+import sqlite3
 import struct
 import subprocess
 import sys
@@ -301,6 +303,31 @@ def row_sum(row):
     return "sha256:" + h.hexdigest()
 
 
+def unpacked(data):
+    """The text of a bundle's bytes."""
+    z, room = ctypes.CDLL("libzstd.so.1"), ctypes.create_string_buffer(16 << 20)
+    z.ZSTD_decompress.restype = ctypes.c_size_t
+    z.ZSTD_decompress.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
+    n = z.ZSTD_decompress(room, len(room), data, len(data))
+    assert n <= len(room), data[:32]
+    return room.raw[:n].decode()
+
+
+def old_bundle(db):
+    """A bundle of version 1 with the plans of a cache's file."""
+    with sqlite3.connect(db) as c:
+        rows = c.execute("SELECT want, signature, device, toolchain, policy, digest, body, factors, sha256 FROM entry "
+                         "WHERE want = 'plan' ORDER BY id").fetchall()
+    lines = [{"dovetail_cache": 1}] + [{"table": "entry", "row": list(row)} for row in rows] + [{"end": len(rows)}]
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def came(imported=0, present=0, left_out=0, refused=0, **more):
+    """What an import says."""
+    return {"imported": imported, "present": present, "left_out": left_out, "refused": refused, "complete": True,
+            **more}
+
+
 def as_user(uid, gid, groups, work):
     """work() in a process that is somebody else; what it returns, by way of JSON."""
     r, w = os.pipe()
@@ -331,14 +358,14 @@ def call_as(service, uid, method, path, body=None, groups=(), timeout=60):
         c = UnixHTTP(service.socket, timeout * SLOW)
         c.request(method, path, body=json.dumps(body) if isinstance(body, (dict, list)) else body)
         a = c.getresponse()
-        answer = a.status, list(a.getheaders()), a.read().decode()
+        answer = a.status, list(a.getheaders()), a.read().decode("latin-1")
         c.close()
         return answer
     status, headers, text = as_user(uid, 65534, list(groups), work)
     message = http.client.HTTPMessage()
     for name, value in headers:
         message[name] = value
-    reply = Reply(status, message, text.encode())
+    reply = Reply(status, message, text.encode("latin-1"))
     declared(method, path, reply)
     return reply
 

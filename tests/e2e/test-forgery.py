@@ -3,10 +3,14 @@
 of forged bundles."""
 import json
 import os
+import shutil
 import sqlite3
+import subprocess
+import tempfile
 import unittest
 
-from harness import FolderCase, ServiceCase, UnixHTTP, as_user, chain, cli, endless, main, row_sum, write
+from harness import (DAEMON, FolderCase, ServiceCase, UnixHTTP, as_user, came, chain, cli, endless, main, old_bundle,
+                     row_sum, unpacked, write)
 
 MEMBER, OTHER, ADMIN, ADMIN_GROUP = 54321, 54322, 54323, 54324
 
@@ -29,6 +33,16 @@ def edited(text, change):
     return bundle_of(rows)
 
 
+def redirected(text):
+    """A bundle whose recipes should lead to other plans, with right checksums."""
+    lines = text.splitlines()
+    for i, line in enumerate(lines[1:-1], 1):
+        row = json.loads(line)["row"]
+        row[4] = "sha256:" + "1" * 64
+        lines[i] = json.dumps({"table": "recipe", "row": row[:-1] + [row_sum(row[:-1])]})
+    return "".join(line + "\n" for line in lines)
+
+
 def other_bytes(body):
     """The forger's: every product becomes a sum. Where nothing was fused there is nothing of ours in it, but the posted
     kernel."""
@@ -47,9 +61,15 @@ class Exported(FolderCase):
         self.elsewhere = ["--local", "--device", "soft", "--cache", self.dir + "/elsewhere.db"]
 
     def export(self, graph):
-        """The plan that is made elsewhere, and the bundle."""
+        """The plan that is made elsewhere, and the bundle: an old one, which has the whole plan."""
         plan = self.doc("optimize", write(self.dir, "g.json", graph), *self.elsewhere)
-        return plan, self.ok("cache", "export", "-o", "-", *self.elsewhere)
+        return plan, old_bundle(self.dir + "/elsewhere.db")
+
+    def exported(self, way, *options):
+        """The text of a bundle as it is now."""
+        self.ok("cache", "export", "-o", self.dir + "/b.zst", *way, *options)
+        with open(self.dir + "/b.zst", "rb") as f:
+            return unpacked(f.read())
 
 
 class Recipes(Exported):
@@ -80,7 +100,7 @@ class Recipes(Exported):
     def test_genuine(self):
         graph = chain(4)
         made, text = self.export(graph)
-        self.assertEqual(self.bring(text), {"imported": 1, "present": 0, "left_out": 0})
+        self.assertEqual(self.bring(text), came(1, 0, 0))
         got = self.plan(chain(4, names="uvwxyz"))
         self.assertRegex(got["verified"].pop("reverified"), r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
         self.assertEqual(got["verified"], made["verified"])
@@ -96,8 +116,8 @@ class Recipes(Exported):
         self.assertGreater(self.trials(self.elsewhere), len(kept))
         self.assertEqual(self.doc("cache", "list", *self.here)["recipes"], [])
         # it is a plan of this host now, and can be handed on
-        row = json.loads(self.ok("cache", "export", "-o", "-", *self.here).splitlines()[1])["row"]
-        self.assertEqual(json.loads(row[6])["recipe"], json.loads(json.loads(text.splitlines()[1])["row"][6])["recipe"])
+        row = json.loads(self.exported(self.here).splitlines()[1])["row"]
+        self.assertEqual(json.loads(row[5]), json.loads(json.loads(text.splitlines()[1])["row"][6])["recipe"])
         self.assertNotIn("recipe", got)
 
     def test_forged(self):
@@ -129,9 +149,9 @@ class Recipes(Exported):
         # a right one takes the place of one that was refused; a plan that is there stays
         with sqlite3.connect(self.db) as db:
             db.execute("DELETE FROM entry WHERE want = 'plan'")
-        self.assertEqual(self.bring(text), {"imported": 1, "present": 0, "left_out": 0})
+        self.assertEqual(self.bring(text), came(1, 0, 0))
         self.assertIn("reverified", self.plan(graph)["verified"])
-        self.assertEqual(self.bring(edited(text, other_bytes)), {"imported": 0, "present": 1, "left_out": 0})
+        self.assertEqual(self.bring(edited(text, other_bytes)), came(0, 1, 0))
 
     def test_refused_once(self):
         """A reason names nobody's launches, and a recipe that was refused is not tried again."""
@@ -170,13 +190,13 @@ class Recipes(Exported):
         rows = [("entry", list(analysis)), ("graph", list(stored)), ("known", [digest] + list(known)[1:]),
                 ("entry", plan[:6] + [json.dumps(bare)] + plan[7:])]
         self.plan(graph)
-        self.assertEqual(self.bring(bundle_of(rows)), {"imported": 0, "present": 0, "left_out": 4})
+        self.assertEqual(self.bring(bundle_of(rows)), came(0, 0, 4))
         with sqlite3.connect(self.db) as db:
             self.assertEqual(db.execute("SELECT count(*) FROM known").fetchone()[0], 1)
         self.assertNotEqual(self.plan(victim)["signature"], made["signature"])
         # another rewriter's recipe has another key, and is never looked at
         old = plan[:3] + [plan[3].replace("rewriter ", "rewriter 0.")] + plan[4:]
-        self.assertEqual(self.bring(bundle_of([("entry", old)])), {"imported": 1, "present": 0, "left_out": 0})
+        self.assertEqual(self.bring(bundle_of([("entry", old)])), came(1, 0, 0))
         with sqlite3.connect(self.db) as db:
             db.execute("DELETE FROM entry WHERE want = 'plan'")
         self.assertNotIn("reverified", self.plan(graph)["verified"])
@@ -206,6 +226,78 @@ class Recipes(Exported):
         self.assertIn(f"-wal belongs to user {MEMBER}", cli("cache", "list", *self.here).stderr)
 
 
+class Believed(Exported, ServiceCase):
+    """A service that takes only what a signer signed; whoever may import can ask for less and not for more."""
+    @classmethod
+    def setUpClass(cls):
+        cls.keys = tempfile.mkdtemp(prefix="dovetail-e2e.")
+        cls.lines = {name: cli("cache", "keygen", name, "-o", f"{cls.keys}/{name}").stdout for name in ("farm", "barn")}
+        cls.config = {"signers": write(cls.keys, "signers", cls.lines["farm"]), "require_signer": "any",
+                      "import_max_mb": 2, "import_max_days": 30}
+        super().setUpClass()
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        shutil.rmtree(cls.keys)
+
+    def post(self, bundle, query=""):
+        with open(bundle, "rb") as f:
+            return self.s.http("POST", "/v1/cache/import" + query, f.read())
+
+    def bundle(self, name):
+        path = f"{self.dir}/{name}.zst"
+        self.ok("cache", "export", "-o", path, *self.elsewhere, *(["--sign", f"{self.keys}/{name}"] if name else []))
+        return path
+
+    def test_only_signers(self):
+        graph = chain(3)
+        made, old = self.export(graph)
+        self.assertEqual(self.post(self.bundle("barn")).json()["imported"], 0)
+        self.assertEqual(self.post(self.bundle("")).json()["refused"], 1)
+        reply = self.s.http("POST", "/v1/cache/import", old.encode()).json()
+        self.assertEqual((reply["imported"], reply["refused"], reply["complete"]), (0, 1, False))
+        hit = self.s.post(graph)
+        self.assertEqual(self.s.finish(hit)["state"], "done")
+        self.assertNotIn("reverified", self.s.post(graph).json()["verified"])  # nobody's recipe was looked at
+        self.s.http("POST", "/v1/cache/gc?max_bytes=0")
+        farm = self.bundle("farm")
+        # a query cannot name whom to believe, nor a larger bound
+        self.assertEqual(self.post(farm, "?signers=/tmp/x").status, 400)
+        self.problem(self.post(farm, "?require=barn"), 400, "usage")
+        self.problem(self.post(farm, "?max_bytes=100"), 413, "too-large")
+        self.assertEqual(self.post(farm, "?max_age=3600&require=farm&max_bytes=999999999").json(),
+                         came(1, signer="farm"))
+        recipe, = self.s.http("GET", "/v1/cache/entries").json()["recipes"]
+        self.assertRegex(recipe["origin"], r"uid \d+, signed by farm")
+        self.s.finish(self.s.post(graph))
+        plan = self.s.post(graph).json()
+        self.assertIn("reverified", plan["verified"])
+        self.assertEqual((plan["modules"], plan["launches"]), (made["modules"], made["launches"]))
+        # larger than it may be when it is unpacked, and small as a file
+        with open(f"{self.dir}/bomb", "wb") as f:
+            f.write(subprocess.run(["zstd", "-c"], input=b'{"dovetail_cache": 2}\n' + b"0" * (5 << 20), check=True,
+                                   capture_output=True).stdout if shutil.which("zstd") else b"0" * (5 << 20))
+        self.problem(self.post(f"{self.dir}/bomb"), 413, "too-large")
+        # the file of signers is read anew: revoked, then replaced by another key of that name
+        write(self.keys, "signers", self.lines["farm"].strip() + " revoked\n" + self.lines["barn"])
+        self.s.http("POST", "/v1/cache/gc?max_bytes=0")
+        self.assertIn("revoked", self.post(farm).json()["reasons"][0]["reason"])
+        self.assertEqual(self.post(self.bundle("barn")).json(), came(1, signer="barn"))
+
+    def test_check_config(self):
+        for config, word in (("require_signer = farm\n", "signers names no file"),
+                             ("signers = /nonexistent\n", "No such file"),
+                             (f"signers = {self.keys}/signers\nrequire_signer = cow\n", "not among those"),
+                             (f"signers = {self.keys}/farm\n", "line 1")):
+            path = write(self.dir, "c.conf",
+                         config + f"device = soft\nsocket = {self.dir}/s\ncache = {self.dir}/c.db\n")
+            r = subprocess.run([DAEMON, "--config", path, "--check-config"], capture_output=True, text=True,
+                               check=False)
+            self.assertEqual(r.returncode, 2, r.stderr)
+            self.assertIn(word, r.stderr)
+
+
 @unittest.skipUnless(os.geteuid() == 0, "needs root, to be somebody else")
 class Strangers(Exported, ServiceCase):
     config = {"admin_group": ADMIN_GROUP, "admin_uids": f"{ADMIN}, 54329"}
@@ -221,7 +313,9 @@ class Strangers(Exported, ServiceCase):
             c = UnixHTTP(self.s.socket, 60)
             c.request(method, path, body=body.encode())
             a = c.getresponse()
-            answer = a.status, dict(a.getheaders()), a.read().decode()
+            got = a.read()
+            packed = a.getheader("Content-Type") == "application/zstd"
+            answer = a.status, dict(a.getheaders()), unpacked(got) if packed else got.decode()
             c.close()
             return answer
         return as_user(uid, os.getegid() if gid is None else gid, list(groups), work)
@@ -243,7 +337,7 @@ class Strangers(Exported, ServiceCase):
     def owned(self, uid, **kw):
         status, _, text = self.call(uid, "GET", "/v1/cache/export", **kw)
         self.assertEqual(status, 200, text)
-        return {json.loads(line)["row"][1] for line in text.splitlines()[1:-1]}
+        return {json.loads(line)["row"][0] for line in text.splitlines()[1:-1]}
 
     def test_planted(self):
         """The attack as it was: export, other PTX, checksum, empty cache, import; the next client's post."""
@@ -254,7 +348,7 @@ class Strangers(Exported, ServiceCase):
         self.assertEqual(self.owned(MEMBER), set())
         self.assertEqual(self.post(MEMBER, graph)[0], True)
         text = self.call(MEMBER, "GET", "/v1/cache/export")[2]  # now it is theirs too
-        forged = edited(text, other_bytes)
+        forged = redirected(text)
         self.assertNotEqual(forged, text)
         self.forbidden(self.call(MEMBER, "POST", "/v1/cache/gc?max_bytes=0"))
         self.forbidden(self.call(MEMBER, "POST", "/v1/cache/import", forged))
@@ -262,7 +356,7 @@ class Strangers(Exported, ServiceCase):
         # an admin who is taken in
         self.assertEqual(self.call(ADMIN, "POST", "/v1/cache/gc?max_bytes=0")[0], 200)
         status, _, answer = self.call(ADMIN, "POST", "/v1/cache/import", forged)
-        self.assertEqual((status, json.loads(answer)), (200, {"imported": 1, "present": 0, "left_out": 0}))
+        self.assertEqual((status, json.loads(answer)), (200, came(1, 0, 0)))
         hit, plan = self.post(OTHER, graph)
         self.assertFalse(hit)
         self.assertNotIn("add.rn", "".join(m["ptx"] for m in plan["modules"].values()))

@@ -83,6 +83,17 @@ LOOKS = [
      "systemctl show -P Result dovetail-reprofile", "success"),
     # what it is confined to: no network, no capabilities
     ("Upgrade", "grep -h CapEff /proc/$(systemctl show -P MainPID dovetaild)/status", "0000000000000000"),
+    # what was baked in waits, signed; the service took it too, and takes nothing else any more
+    ("Bake plans into an image",
+     "stat -c '%a %U' /usr/local/etc/dovetail/build-farm.key /tmp/image/var/lib/dovetail/cache.db | xargs",
+     "600 root 600 dovetail"),
+    ("Bake plans into an image",
+     "runuser -u dovetail -- dovetail cache list --json --local --cache /tmp/image/var/lib/dovetail/cache.db",
+     "signed by build-farm"),
+    ("Bake plans into an image", "dovetail cache export -o /tmp/none.zst > /dev/null && "
+     "! dovetail cache import /tmp/none.zst --json", "it is not signed"),
+    ("Bake plans into an image",
+     "sed -i /signer/d /usr/local/etc/dovetail/dovetail.conf && systemctl reload dovetaild", ""),
     ("Back up", f"stat -c '%a %U:%G' {SOCKET}", "660 root:dovetail"),
     ("Remove", "test ! -e /usr/local/bin/dovetaild && test ! -e /run/dovetail/dovetail.sock && "
      "test -e /var/lib/dovetail/cache.db && echo gone", "gone"),

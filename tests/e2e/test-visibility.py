@@ -4,7 +4,7 @@ import json
 import os
 import unittest
 
-from harness import ServiceCase, call_as, chain, endless, main
+from harness import ServiceCase, call_as, chain, endless, main, unpacked
 
 MINE, YOURS = 54411, 54412
 NOBODY_S = "0123abcd-77"  # an id that was never given out
@@ -82,7 +82,9 @@ class Visibility(Case):
         self.assertTrue(of[MINE] | of[YOURS] <= of[0])
         for uid, doc in rows.items():
             self.assertEqual(doc["total"], len(doc["entries"]), uid)
-        self.assertNotIn(sig, self.call(YOURS, "GET", "/v1/cache/export").body.decode())
+        self.assertNotIn(sig, unpacked(self.call(YOURS, "GET", "/v1/cache/export").body))
+        self.assertIn(sig, unpacked(self.call(MINE, "GET", "/v1/cache/export").body))
+        self.assertNotIn(sig, unpacked(self.call(YOURS, "GET", "/v1/cache/export?signature=" + sig).body))
         self.assertEqual(self.call(YOURS, "GET", "/v1/cache/verify").status, 403)
         # the nearest entry is one of theirs, in the answer to a call and in an explanation
         self.assertIn(self.call(MINE, "GET", "/v1/cache/nearest/" + sig).status, (200, 404))

@@ -152,7 +152,8 @@ class Measured(unittest.TestCase):
                 fault("")
                 self.assertEqual(r.returncode, 0, r.stderr)
                 plans.append(json.loads(r.stdout))
-                bundle = write(d, "b.jsonl", cli("cache", "export", "-o", "-", *way).stdout)
+                bundle = os.path.join(d, "b.zst")
+                self.assertEqual(cli("cache", "export", "-o", bundle, *way).returncode, 0)
             there, here = plans
             self.assertNotIn("reverified", there["verified"])
             self.assertIn("reverified", here["verified"])

@@ -164,6 +164,21 @@ static void take(int r, json_t **o, struct dt_err *e)
     *o = NULL;
 }
 
+/* Of an export: each line is JSON, and no damaged row is in it. */
+static int exported_line(void *user, const char *line, size_t n, struct dt_err *e)
+{
+    struct sign_row row;
+    json_t *o = json_loadb(line, n, 0, NULL);
+    check(json_is_object(o), "an exported line that is no JSON object");
+    if (json_object_get(o, "table")) {
+        const char *faulty = sign_row_read(o, &row);
+        check(!faulty, faulty ? faulty : "");
+        sign_row_done(&row);
+    }
+    json_decref(o);
+    return 0;
+}
+
 /* Every call that reads; `ours`: only the target's own documents may come out. */
 static void read_all(struct cache *c, bool ours)
 {
@@ -193,7 +208,10 @@ static void read_all(struct cache *c, bool ours)
     take(cache_recipe_get(c, &key, &o, text), &o, &e);
     take(cache_verify(c, &o, &e), &o, &e);
     if ((r = cache_export(c, NULL, &bundle, &n, &e)) == 0) {
-        check(strlen(bundle) == n, "a bundle with a NUL");
+        struct sign_packed file;
+        check(sign_packed_lines(bundle, n, SIGN_BUNDLE_TEXT, exported_line, NULL, &file, NULL) == 0 && file.packed &&
+                  !file.broken,
+              "a bundle that cannot be read");
         free(bundle);
     }
     said(r, &e);

@@ -530,6 +530,8 @@ static void test_others(void **state)
     cache_close(c);
 }
 
+static const struct cache_intake me = {.origin = "me", .demand = {.max_age = -1}};
+
 static void bring(struct cache *c, const char *recipe, json_int_t imported)
 {
     struct dt_err e = {0};
@@ -549,7 +551,7 @@ static void bring(struct cache *c, const char *recipe, json_int_t imported)
     char *dumped = json_dumps(line, JSON_COMPACT);
     struct dt_str bundle = {0};
     dt_str_addf(&bundle, "{\"dovetail_cache\": 1}\n%s\n{\"end\": 1}\n", dumped);
-    if (cache_import(c, bundle.s, bundle.len, "me", &got, &e) < 0)
+    if (cache_import(c, bundle.s, bundle.len, &me, &got, &e) < 0)
         fail_msg("%s", e.detail);
     assert_int_equal(json_integer_value(json_object_get(got, "imported")), imported);
     assert_int_equal(json_integer_value(json_object_get(got, "present")), 1 - imported);
@@ -628,7 +630,7 @@ static void test_no_recipe(void **state)
         json_array_append_new(list, json_string(sum));
         char *line = json_dumps(list, JSON_COMPACT);
         dt_str_addf(&s, "{\"table\": \"entry\", \"row\": %s}\n{\"end\": 1}\n", line);
-        assert_int_equal(cache_import(c, s.s, s.len, "uid 1", &o, NULL), 0);
+        assert_int_equal(cache_import(c, s.s, s.len, &me, &o, NULL), 0);
         assert_int_equal(json_integer_value(json_object_get(o, "left_out")), 1);
         json_decref(o);
         assert_int_equal(cache_verify(c, &o, NULL), 0);
