@@ -41,9 +41,14 @@ static int bundle_nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "ou
 
 /* ---- export ------------------------------------------------------------------------------------------------------ */
 
-/* A key's device is `want`, or begins with its words: "soft" and "soft:h200" are both of "soft:h200". */
+/* A key's device is `want`, or begins with its words: "soft" and "soft:h200" are both of "soft:h200". As in other
+ * commands, "cuda" is every real device, and "auto" every device. */
 static bool device_is(const char *device, const char *want)
 {
+    if (!strcmp(want, "cuda"))
+        return !device_is(device, "soft");
+    if (!strcmp(want, "auto"))
+        return true;
     size_t n = strlen(want);
     return !strncmp(device, want, n) && (!device[n] || strchr(":;, ", device[n]));
 }

@@ -132,8 +132,12 @@ struct dial_report {
 struct dial *dial_new(const char *url, unsigned timeout_ms, const struct secrets *s, uv_async_t *async);
 /* True: it is done, *ret is what came of it, and d is gone. */
 bool dial_take(struct dial *d, struct dial_report *ret);
-/* Nobody wants it any more: it ends by itself. */
-void dial_abandon(struct dial *d);
+/* Nobody wants it any more: it ends soon, and is in the list until it has, which wakes `async`, too. */
+void dial_abandon(struct dial *d, struct dial **leaving);
+/* Those that have ended leave the list. */
+void dial_reap(struct dial **leaving);
+/* Those that have not ended end when they do, without `async`. The list is empty then. */
+void dial_orphan(struct dial **leaving);
 
 /* link.c */
 struct link *link_new(struct cluster *c); /* it dials */
@@ -153,6 +157,7 @@ struct cluster {
     void *log_user;
     struct secrets secrets;
     struct link *links;
+    struct dial *leaving;        /* threads that connect for nobody */
     struct call *waiting, *over; /* to be sent; to be told */
     unsigned nwaiting;
     bool closing, kicked;

@@ -11,8 +11,9 @@
  * no lock of the session and no advisory lock, so that a pooler in between does not matter. All of a service's
  * migrations are one transaction.
  *
- * A thread that nobody waits for any more ends by itself: it looks every SLICE_MS whether that is so. Only a look-up of
- * a name cannot be interrupted.
+ * A thread that nobody wants any more ends by itself: it looks every SLICE_MS whether that is so. It is joined all the
+ * same, because a process must not exit while a thread is in libpq: libcrypto and GSS free what the thread uses. Only a
+ * look-up of a name cannot be interrupted, and is not waited for; it uses neither.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -29,18 +30,21 @@
 
 struct dial {
     pthread_mutex_t lock;
-    bool done, abandoned;
-    uv_async_t *async; /* while it is not abandoned */
+    bool done, abandoned, orphan;
+    uv_async_t *async; /* while it is no orphan */
+    uv_thread_t thread;
     char *url;
     unsigned timeout_ms;
     uint64_t deadline;
     struct secrets secrets;
     struct dial_report report;
-    char sqlstate[6]; /* of the last query that failed */
+    struct dial *next; /* of those that leave */
+    char sqlstate[6];  /* of the last query that failed */
 };
 
 static void dial_free(struct dial *d)
 {
+    PQfinish(d->report.conn);
     pthread_mutex_destroy(&d->lock);
     secrets_done(&d->secrets);
     free(d->url);
@@ -272,21 +276,18 @@ static void dial_thread(void *user)
     }
     d->report.result = r;
     pthread_mutex_lock(&d->lock);
-    bool abandoned = d->abandoned;
+    bool orphan = d->orphan;
     d->done = true;
-    if (!abandoned)
+    if (!orphan)
         uv_async_send(d->async);
     pthread_mutex_unlock(&d->lock);
-    if (abandoned) {
-        PQfinish(d->report.conn);
+    if (orphan)
         dial_free(d);
-    }
 }
 
 struct dial *dial_new(const char *url, unsigned timeout_ms, const struct secrets *s, uv_async_t *async)
 {
     struct dial *d = dt_calloc(1, sizeof *d);
-    uv_thread_t thread;
     if (!d)
         return NULL;
     pthread_mutex_init(&d->lock, NULL);
@@ -294,34 +295,68 @@ struct dial *dial_new(const char *url, unsigned timeout_ms, const struct secrets
     d->timeout_ms = timeout_ms;
     for (int i = 0; i < SECRETS; i++)
         secrets_add(&d->secrets, s->text[i]);
-    if (!(d->url = dt_strdup(url)) || uv_thread_create(&thread, dial_thread, d) < 0) {
+    if (!(d->url = dt_strdup(url)) || uv_thread_create(&d->thread, dial_thread, d) < 0) {
         dial_free(d);
         return NULL;
     }
-    pthread_detach(thread);
     return d;
+}
+
+static bool dial_done(struct dial *d)
+{
+    pthread_mutex_lock(&d->lock);
+    bool done = d->done;
+    pthread_mutex_unlock(&d->lock);
+    return done;
 }
 
 bool dial_take(struct dial *d, struct dial_report *ret)
 {
-    pthread_mutex_lock(&d->lock);
-    bool done = d->done;
-    pthread_mutex_unlock(&d->lock);
-    if (!done)
+    if (!dial_done(d))
         return false;
+    uv_thread_join(&d->thread);
     *ret = d->report;
+    d->report.conn = NULL;
     dial_free(d);
     return true;
 }
 
-void dial_abandon(struct dial *d)
+void dial_abandon(struct dial *d, struct dial **leaving)
 {
     pthread_mutex_lock(&d->lock);
-    bool done = d->done;
     d->abandoned = true;
     pthread_mutex_unlock(&d->lock);
-    if (done) {
-        PQfinish(d->report.conn);
-        dial_free(d);
+    d->next = *leaving;
+    *leaving = d;
+}
+
+void dial_reap(struct dial **leaving)
+{
+    for (struct dial **at = leaving, *d; (d = *at);) {
+        struct dial_report r;
+        struct dial *next = d->next;
+        if (dial_take(d, &r)) {
+            PQfinish(r.conn);
+            *at = next;
+        } else {
+            at = &d->next;
+        }
+    }
+}
+
+void dial_orphan(struct dial **leaving)
+{
+    for (struct dial *d; (d = *leaving);) {
+        *leaving = d->next;
+        pthread_mutex_lock(&d->lock);
+        bool done = d->done;
+        d->orphan = true;
+        pthread_mutex_unlock(&d->lock);
+        if (done) {
+            uv_thread_join(&d->thread);
+            dial_free(d);
+        } else {
+            pthread_detach(d->thread);
+        }
     }
 }

@@ -108,7 +108,7 @@ void link_close(struct link *l, const char *why)
         at = &(*at)->next;
     *at = l->next;
     if (l->dial)
-        dial_abandon(l->dial);
+        dial_abandon(l->dial, &c->leaving);
     link_unpoll(l);
     link_forget(l);
     PQfinish(l->conn);

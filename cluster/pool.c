@@ -34,6 +34,7 @@
 #define READ_ONLY_MS 2000
 #define IDLE_MS 60000
 #define CLOSE_MS 300
+#define LEAVE_MS 2000 /* then threads that still connect are left to themselves */
 #define SWEEP_MS 3600000
 
 static void pool_timer(uv_timer_t *t);
@@ -256,6 +257,7 @@ static void pool_dialed(struct cluster *c, struct link *l, const struct dial_rep
 
 static void pool_dials(struct cluster *c)
 {
+    dial_reap(&c->leaving);
     for (struct link *l = c->links, *next; l; l = next) {
         struct dial_report r;
         next = l->next;
@@ -374,10 +376,10 @@ static void pool_arm(struct cluster *c, uint64_t now)
         else if (c->try_at > now)
             sooner(&next, c->try_at);
     }
-    if (c->breaker == BREAKER_OPEN)
+    if (c->breaker == BREAKER_OPEN && !c->closing)
         sooner(&next, c->try_at);
     if (c->closing)
-        sooner(&next, c->close_by);
+        sooner(&next, now < c->close_by ? c->close_by : c->close_by + LEAVE_MS);
     if (c->over || c->kicked)
         next = now;
     uv_timer_start(&c->timer, pool_timer, next > now ? next - now : 0, 0);
@@ -402,6 +404,10 @@ static bool pool_ended(struct cluster *c, uint64_t now)
     pool_tell(c);
     if (c->over)
         return false;
+    dial_reap(&c->leaving);
+    if (c->leaving && now < c->close_by + LEAVE_MS)
+        return false;
+    dial_orphan(&c->leaving);
     uv_close((uv_handle_t *)&c->dialed, pool_handle_closed);
     uv_close((uv_handle_t *)&c->timer, pool_handle_closed);
     return true;

@@ -399,6 +399,14 @@ class Secrets(unittest.TestCase):
             self.addCleanup(s.close)
             self.assertEqual(s.put(new(), plan=plan(1)).outcome, "ok", s.log)
 
+    def test_ends_while_connecting(self):
+        """A process that ends while a thread is in libpq, on the way through its password, ends well."""
+        for i in range(60):
+            s = Store(self.server.url())
+            s.until("connecting")
+            time.sleep(i / 4000)
+            s.close()
+
     def test_wrong(self):
         """What is said about an address that does not work has no password in it, whichever way it came."""
         word = "wr0ng-word"

@@ -445,6 +445,8 @@ static void test_select(void **state)
         {{.newer_than = -1, .used_within = -1, .device = "soft"}, 3},
         {{.newer_than = -1, .used_within = -1, .device = "soft:h200"}, 2},
         {{.newer_than = -1, .used_within = -1, .device = "soft:h"}, 0},
+        {{.newer_than = -1, .used_within = -1, .device = "cuda"}, 1},
+        {{.newer_than = -1, .used_within = -1, .device = "auto"}, 4},
         {{.newer_than = 1000, .used_within = -1}, 3},
         {{.newer_than = -1, .used_within = 1000}, 1},
         {{.newer_than = -1, .used_within = -1, .min_hits = 5}, 1},
