@@ -3,11 +3,11 @@
  * The job may run, and even end, before its row is stored: nobody has its id until then. `durable` in the answer says
  * whether the row, and that this user owns it, is on the disk. A client that goes away meanwhile changes nothing.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/str.h"
 #include "daemon/service/fair.h"
 #include "daemon/service/journal.h"
 #include "daemon/service/service.h"
@@ -23,20 +23,24 @@ static void accept_gone(struct dtd_req *r) { ((struct accept *)r->state)->r = NU
 
 static void accept_event(struct dtd_watch *w, struct dtd_job *j) {}
 
+void dtd_reply_accepted(struct dtd_req *r, const struct dtd_job *j, json_t *o)
+{
+    char headers[sizeof j->id + 64];
+    snprintf(headers, sizeof headers, "Location: /v1/jobs/%s\r\nDovetail-Cache: miss\r\n", j->id);
+    dtd_reply_json(r, 202, headers, o);
+}
+
 static void accept_reply(struct dtd_stored *stored, bool ok)
 {
     struct accept *a = (struct accept *)stored;
     struct dtd_job *j = a->watch.job;
     json_t *o = a->r ? dtd_job_json(j) : NULL;
     if (a->r) {
-        struct dt_str h = {0};
-        dt_str_addf(&h, "Location: /v1/jobs/%s\r\nDovetail-Cache: miss\r\n", j->id);
         if (o)
             json_object_set_new(o, "durable", json_boolean(ok && j->durable));
         a->r->gone = NULL;
         a->r->state = NULL;
-        dtd_reply_json(a->r, 202, h.s, o);
-        dt_str_done(&h);
+        dtd_reply_accepted(a->r, j, o);
     }
     dtd_job_unwatch(&a->s->jobs, &a->watch);
     free(a);
@@ -55,10 +59,10 @@ struct dtd_job *dtd_accept(struct dtd_service *s, struct dtd_req *r, const struc
         rc = dt_err_set(&e, DT_E_NOMEM, "out of memory");
     }
     if (rc < 0) {
-        struct dt_str h = {0};
-        dt_str_addf(&h, "Retry-After: %u\r\n", dtd_fair_retry_after(&s->jobs, p->uid, dtd_pool_counts(s->pool)->alive));
-        dtd_reply_problem(r, 0, h.s, &e);
-        dt_str_done(&h);
+        char wait[40];
+        snprintf(wait, sizeof wait, "Retry-After: %u\r\n",
+                 dtd_fair_retry_after(&s->jobs, p->uid, dtd_pool_counts(s->pool)->alive));
+        dtd_reply_problem(r, 0, wait, &e);
         free(a);
         return NULL;
     }

@@ -138,15 +138,6 @@ static void answered(struct dtd_req *r, int status, const char *headers)
     r->key = NULL;
 }
 
-/* The job that the key stands for, as the answer to the first post was. */
-static void again(struct dtd_req *r, const struct dtd_job *j)
-{
-    struct dt_str h = {0};
-    dt_str_addf(&h, "Location: /v1/jobs/%s\r\nDovetail-Cache: miss\r\n", j->id);
-    dtd_reply_json(r, 202, h.s, dtd_job_json(j));
-    dt_str_done(&h);
-}
-
 bool dtd_key_first(struct dtd_service *s, struct dtd_req *r)
 {
     const char *name = dtd_req_header(r, "idempotency-key");
@@ -170,7 +161,7 @@ bool dtd_key_first(struct dtd_service *s, struct dtd_req *r)
     case DTD_KEY_KNOWN: {
         const struct dtd_job *j = *k->job ? dtd_jobs_find(&s->jobs, k->job) : NULL;
         if (j) {
-            again(r, j);
+            dtd_reply_accepted(r, j, dtd_job_json(j)); /* as the answer to the first post was */
             return false;
         }
         k->busy = true; /* answered from the cache, or the job is forgotten: as for the first time */

@@ -153,6 +153,8 @@ int dtd_share_key(const json_t *graph, const char *want, const char *device, con
 /* accept.c: make the post a job, or join one, and answer it. Takes p->request. The job if it is new, else NULL; it is
  * given to a worker by the next dtd_pool_kick. */
 struct dtd_job *dtd_accept(struct dtd_service *s, struct dtd_req *r, const struct dtd_post *p);
+/* 202 with where the job is; `o` is taken, NULL: out of memory. */
+void dtd_reply_accepted(struct dtd_req *r, const struct dtd_job *j, json_t *o);
 
 /* own.c: write the job's posters down as owners of the signature's entries, keep the finished reply to what was posted,
  * then report the job as done. Takes `document`. generation: of its row in the cache, or "". */
