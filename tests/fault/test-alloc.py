@@ -112,8 +112,11 @@ class Run:
         if r.status == 200:
             return self.document(r, i)
         at = r.headers["Location"]
-        r = self.ask("GET", at + f"?wait={50 * harness.SLOW}")
-        state = r.json()["state"] if r else None
+        r, state = None, "queued"
+        for _ in range(3):  # what has no memory to wait by answers at once
+            if state in ("queued", "running"):
+                r = self.ask("GET", at + f"?wait={50 * harness.SLOW}")
+                state = r.json()["state"] if r else None
         if state == "failed":
             problem = r.json()["problem"]
             assert problem["code"] in CODES, problem
