@@ -18,6 +18,9 @@
  * is for planning. A server that goes away ends the wait as well. So a job is never worse off than without a cluster by
  * more than that.
  *
+ * A row whose seal is not to be believed (trust.c) is none. A host that signs says `instead` then: what it plans takes
+ * the place of that row, which would be in its way for ever otherwise.
+ *
  * The recipe goes to the worker as it came: it is a claim like any other, and the worker checks it (daemon/worker).
  *
  * Not here: who may share (api-post.c sets the option), sending (drain.c), the server (cluster/).
@@ -52,6 +55,7 @@ struct dtd_ask {
     struct dtd_worker *worker; /* NULL: nobody waits for the answer any more */
     struct lease_key key;
     char refused[DT_SHA256_TEXT]; /* digest of a recipe that did not hold there, or "" */
+    char turned[DT_SHA256_TEXT];  /* digest of the row that is there and not believed, or "" */
     bool claim, waits;
     unsigned polls;
     uint64_t begun_ns, until_ms;
@@ -262,12 +266,26 @@ static void ask_tell(struct dtd_ask *a, enum dtd_told told, json_t *answer)
         json_decref(answer);
 }
 
-/* A recipe that the worker has not refused. */
-static bool ask_recipe(const struct dtd_ask *a, enum cluster_outcome outcome, const json_t *row)
+/* A recipe that the worker has not refused, of somebody who is believed. */
+static bool ask_recipe(struct dtd_ask *a, enum cluster_outcome outcome, const json_t *row)
 {
     const char *digest = dt_json_text(row, "digest");
-    return outcome == CLUSTER_OK && *digest && strcmp(digest, a->refused) &&
-           json_is_object(json_object_get(row, "recipe"));
+    bool again = *a->turned && !strcmp(digest, a->turned);
+    if (outcome == CLUSTER_OK || outcome == CLUSTER_NONE)
+        a->turned[0] = 0;
+    if (outcome != CLUSTER_OK || !*digest || !json_is_object(json_object_get(row, "recipe")))
+        return false;
+    if (!dtd_trust_row(&a->sh->trust, &a->sh->s->cfg, &a->key.key, row, again)) {
+        snprintf(a->turned, sizeof a->turned, "%s", digest);
+        return false;
+    }
+    return strcmp(digest, a->refused) != 0;
+}
+
+/* What a plan of this host is to replace, or NULL. */
+static const char *ask_instead(const struct dtd_ask *a)
+{
+    return a->sh->s->cfg.sign_key && *a->turned ? a->turned : NULL;
 }
 
 static void ask_tell_recipe(struct dtd_ask *a, const json_t *row)
@@ -285,7 +303,8 @@ static void ask_tell_plan(struct dtd_ask *a, uint64_t before_ms)
         return;
     }
     a->token = 0;
-    ask_tell(a, DTD_TOLD_PLAN, json_pack("{s:s, s:I}", "say", "plan", "token", (json_int_t)token));
+    ask_tell(a, DTD_TOLD_PLAN,
+             json_pack("{s:s, s:I, s:s*}", "say", "plan", "token", (json_int_t)token, "instead", ask_instead(a)));
 }
 
 static void ask_claim(struct dtd_ask *a);
@@ -306,7 +325,7 @@ static void ask_found(void *user, enum cluster_outcome outcome, const json_t *ro
         ask_tell_plan(a, a->until_ms);
     else if (!a->claim)
         ask_tell(a, outcome == CLUSTER_AWAY ? DTD_TOLD_AWAY : DTD_TOLD_NONE,
-                 json_pack("{s:s}", "say", outcome == CLUSTER_AWAY ? "away" : "none"));
+                 json_pack("{s:s, s:s*}", "say", outcome == CLUSTER_AWAY ? "away" : "none", "instead", ask_instead(a)));
     else
         ask_claim(a); /* who had it has gone, or is still at it */
 }
@@ -481,7 +500,9 @@ int dtd_share_open(struct dtd_service *s, struct dtd_share **ret, struct dt_err 
     if (!sh)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     sh->s = s;
-    int r = share_cluster(s->loop, c, &sh->cluster, e);
+    int r = dtd_trust_check(c, e);
+    if (r >= 0)
+        r = share_cluster(s->loop, c, &sh->cluster, e);
     if (r >= 0)
         r = dtd_drain_open(sh);
     if (r < 0) {

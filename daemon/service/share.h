@@ -15,6 +15,7 @@
 #include "cluster/cluster.h"
 #include "daemon/service/config.h"
 #include "daemon/service/metrics.h"
+#include "daemon/service/trust.h"
 
 #define DTD_LEASE_MS 15000 /* a host that dies with a lease holds the others up for so long at most */
 
@@ -46,6 +47,7 @@ struct dtd_share {
     uint64_t calls[DTD_NCALLS][CLUSTER_OUTCOMES], told[DTD_NTOLD];
     uint64_t waits; /* claims that waited for another host */
     struct dtd_histogram lookup;
+    struct dtd_trust trust; /* rows that were not believed */
     /* drain.c */
     uv_timer_t timer;
     bool again;              /* there is something new since the batch was read */

@@ -75,6 +75,8 @@ static bool share_keep(struct wrk *w, const struct cache_key *k, const json_t *a
     const char *digest = json_string_value(json_object_get(answer, "digest"));
     const json_t *recipe = json_object_get(answer, "recipe");
     struct dt_err e = {0};
+    const char *instead = dt_json_text(answer, "instead");
+    snprintf(w->instead, sizeof w->instead, "%s", dt_sha256_ok(instead) ? instead : "");
     if (strcmp(dt_json_text(answer, "say"), "recipe"))
         return false;
     if (!digest || !dt_sha256_ok(digest) || !json_is_object(recipe)) {
@@ -93,6 +95,7 @@ int wrk_share_plan(struct wrk *w, const struct cache_key *k, wrk_by_recipe *by, 
     bool theirs = false;
     w->token = 0;
     w->refused[0] = 0;
+    w->instead[0] = 0;
     json_t *answer = w->asked ? share_read(w) : NULL;
     w->asked = false;
     if (answer)
@@ -117,15 +120,15 @@ int wrk_share_plan(struct wrk *w, const struct cache_key *k, wrk_by_recipe *by, 
     }
 }
 
-/* What the cluster is told of a plan beside its recipe; `instead`: which entry it is to replace, since that one did not
- * hold here. */
+/* What the cluster is told of a plan beside its recipe; `instead`: which entry it is to replace, since that one is not
+ * believed, or did not hold here. */
 json_t *wrk_share_facts(const struct wrk *w, const json_t *plan)
 {
+    const char *instead = *w->instead ? w->instead : *w->refused ? w->refused : NULL;
     const json_t *before = json_object_get(plan, "baseline"), *after = json_object_get(plan, "optimized");
     return json_pack("{s:i, s:s, s:f, s:f, s:b, s:s*}", "rewriter", (int)strtol(RW_VERSION, NULL, 10), "evidence",
                      dt_json_text(after, "method"), "baseline_us",
                      json_number_value(json_object_get(before, "time_us")), "time_us",
                      json_number_value(json_object_get(after, "time_us")), "verified",
-                     json_is_true(json_object_get(json_object_get(plan, "verified"), "bitwise")), "instead",
-                     *w->refused ? w->refused : NULL);
+                     json_is_true(json_object_get(json_object_get(plan, "verified"), "bitwise")), "instead", instead);
 }

@@ -37,6 +37,7 @@ struct wrk {
     bool by_cluster;              /* its plan was made by a recipe of the cluster */
     int64_t token;                /* of the lease under which it plans, or 0 */
     char refused[DT_SHA256_TEXT]; /* digest of the recipe of the cluster that did not hold for this job, or "" */
+    char instead[DT_SHA256_TEXT]; /* digest of the row of the cluster that is not believed, or "" */
     /* confine.c */
     bool netless;        /* --netless: the service has a network, which this process must not have */
     const char *network; /* what came of it: namespace, unavailable; NULL: not asked for */
