@@ -62,6 +62,12 @@ static void row_done(struct row *r)
     json_decref(r->facts);
 }
 
+static const json_t *row_factors(const struct row *r)
+{
+    const json_t *factors = json_object_get(r->facts, "factors");
+    return json_is_object(factors) ? factors : NULL;
+}
+
 static const char *row_evidence(const struct row *r) { return dt_json_text(r->facts, "evidence"); }
 static int row_rewriter(const struct row *r) { return (int)json_integer_value(json_object_get(r->facts, "rewriter")); }
 
@@ -73,6 +79,7 @@ static int row_sign(struct row *r, const struct sign_key *key, const char *space
                             .device = o->device,
                             .toolchain = o->toolchain,
                             .policy = o->policy,
+                            .factors = row_factors(r),
                             .digest = o->digest,
                             .recipe = r->recipe,
                             .rewriter = row_rewriter(r),
@@ -220,6 +227,7 @@ static void drain_send(struct row *r)
                                   .recipe = r->recipe,
                                   .rewriter = row_rewriter(r),
                                   .evidence = row_evidence(r),
+                                  .factors = row_factors(r),
                                   .stamp = sealed ? r->seal.date : o->created,
                                   .signer = sealed ? r->seal.signer : NULL,
                                   .seal = sealed ? r->seal.text : NULL,

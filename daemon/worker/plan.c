@@ -106,7 +106,7 @@ static void plan_store(struct job *j, const char *want, const struct dtd_options
         dt_log(DT_LOG_WARN, "not cached: memory was out on the way to it, and something may not have been tried");
         return;
     }
-    json_t *facts = j->w->shared && recipe ? wrk_share_facts(j->w, doc) : NULL;
+    json_t *facts = j->w->shared && recipe ? wrk_share_facts(j->w, doc, j->factors) : NULL;
     struct cache_out out = {facts, j->w->token};
     if (j->w->cache && dtd_store(j->w->cache, &l, j->g, j->digest, j->signature, doc, recipe, j->factors,
                                  facts && !j->w->by_cluster ? &out : NULL, &why) < 0)

@@ -122,13 +122,14 @@ int wrk_share_plan(struct wrk *w, const struct cache_key *k, wrk_by_recipe *by, 
 
 /* What the cluster is told of a plan beside its recipe; `instead`: which entry it is to replace, since that one is not
  * believed, or did not hold here. */
-json_t *wrk_share_facts(const struct wrk *w, const json_t *plan)
+json_t *wrk_share_facts(const struct wrk *w, const json_t *plan, json_t *factors)
 {
     const char *instead = *w->instead ? w->instead : *w->refused ? w->refused : NULL;
     const json_t *before = json_object_get(plan, "baseline"), *after = json_object_get(plan, "optimized");
-    return json_pack("{s:i, s:s, s:f, s:f, s:b, s:s*}", "rewriter", (int)strtol(RW_VERSION, NULL, 10), "evidence",
+    return json_pack("{s:i, s:s, s:f, s:f, s:b, s:s*, s:O*}", "rewriter", (int)strtol(RW_VERSION, NULL, 10), "evidence",
                      dt_json_text(after, "method"), "baseline_us",
                      json_number_value(json_object_get(before, "time_us")), "time_us",
                      json_number_value(json_object_get(after, "time_us")), "verified",
-                     json_is_true(json_object_get(json_object_get(plan, "verified"), "bitwise")), "instead", instead);
+                     json_is_true(json_object_get(json_object_get(plan, "verified"), "bitwise")), "instead", instead,
+                     "factors", factors);
 }

@@ -97,6 +97,16 @@ class Shared(Cluster):
         self.assertEqual((again.status, again.headers["Dovetail-Cache"]), (200, "hit"))
         self.assertEqual((self.told(b, "recipe"), self.told(b, "plan")), (1, 0))
 
+    def test_factors(self):
+        """What the signature is made of stands with the entry, as explain shows it."""
+        a, g = self.service(), graph()
+        signature = self.made(a, g)["signature"]
+        self.drained(a)
+        explained = a.http("GET", self.made(a, g, "want=explain")["links"]["result"]).json()
+        ((factors,),) = self.db.sql(f"SELECT factors FROM dovetail_entry WHERE signature = '{signature}'")
+        self.assertEqual(json.loads(factors), explained["factors"])
+        self.assertEqual(json.loads(factors)["launches"], "3")
+
     def test_once(self):
         """Equal posts on both hosts at once: each graph is searched for once."""
         hosts, graphs, jobs = (self.service(), self.service()), [graph() for _ in range(8)], []
