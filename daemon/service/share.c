@@ -1,5 +1,6 @@
 /* Questions of workers to the cluster: has another host found this plan, or who finds it?
  *
+ *   near    what there is of the signature under other keys (explain)
  *   find    one look-up, within shared_lookup_ms
  *   claim   ┌──────────▶ claim the key ── nobody knows ──▶ away
  *           │               │      └──── somebody has it ──▶ wait ──▶ look up ── a recipe ──▶ recipe
@@ -41,8 +42,8 @@
 #define STATEMENT_MS 2000
 #define TEXT_MAX 4096
 
-const char *const dtd_told_names[DTD_NTOLD] = {"recipe", "plan", "none", "away", "overtime"};
-const char *const dtd_call_names[DTD_NCALLS] = {"find", "claim", "renew", "release", "put"};
+const char *const dtd_told_names[DTD_NTOLD] = {"recipe", "plan", "none", "away", "overtime", "near"};
+const char *const dtd_call_names[DTD_NCALLS] = {"find", "near", "claim", "renew", "release", "put"};
 
 struct lease_key { /* owns its texts */
     struct cluster_key key;
@@ -337,6 +338,28 @@ static void ask_find(struct dtd_ask *a)
     cluster_find(a->sh->cluster, &a->key.key, ask_found, a);
 }
 
+static void ask_neared(void *user, enum cluster_outcome outcome, const json_t *row, const char *why)
+{
+    struct dtd_ask *a = user;
+    const json_t *entries = json_object_get(row, "entries");
+    dtd_share_count(a->sh, DTD_CALL_NEAR, outcome);
+    a->flying = false;
+    if (!a->worker)
+        ask_end(a);
+    else if (outcome == CLUSTER_OK && json_is_array(entries))
+        ask_tell(a, DTD_TOLD_NEAR, json_pack("{s:s, s:O}", "say", "near", "entries", entries));
+    else if (outcome == CLUSTER_NONE)
+        ask_tell(a, DTD_TOLD_NONE, json_pack("{s:s}", "say", "none"));
+    else
+        ask_tell(a, DTD_TOLD_AWAY, json_pack("{s:s}", "say", "away"));
+}
+
+static void ask_near(struct dtd_ask *a)
+{
+    a->flying = true;
+    cluster_near(a->sh->cluster, &a->key.key, ask_neared, a);
+}
+
 static void ask_again(uv_timer_t *t) { ask_find(t->data); }
 
 /* Another host plans it. */
@@ -407,9 +430,10 @@ static void ask_claim(struct dtd_ask *a)
 bool dtd_share_ask(struct dtd_share *sh, struct dtd_worker *w, const json_t *question)
 {
     const char *op = dt_json_text(question, "op"), *refused = dt_json_text(question, "not");
-    bool claim = !strcmp(op, "claim");
+    bool claim = !strcmp(op, "claim"), near = !strcmp(op, "near");
     struct cluster_key key;
-    if ((!claim && strcmp(op, "find")) || !key_read(question, &key) || w->ask || (*refused && !dt_sha256_ok(refused)))
+    if ((!claim && !near && strcmp(op, "find")) || !key_read(question, &key) || w->ask ||
+        (*refused && !dt_sha256_ok(refused)))
         return false;
     struct dtd_ask *a = sh && !sh->closing ? dt_calloc(1, sizeof *a) : NULL;
     if (!a || !key_copy(&a->key, &key)) { /* of an earlier service's job, which had one */
@@ -428,6 +452,8 @@ bool dtd_share_ask(struct dtd_share *sh, struct dtd_worker *w, const json_t *que
     w->ask = a;
     if (claim)
         ask_claim(a);
+    else if (near)
+        ask_near(a);
     else
         ask_find(a);
     return true;

@@ -120,6 +120,60 @@ int wrk_share_plan(struct wrk *w, const struct cache_key *k, wrk_by_recipe *by, 
     }
 }
 
+/* {"factor", "mine", "stored"} of what differs from the key; NULL: it is no entry of the cluster, or no memory. */
+static json_t *share_differs(const struct cache_key *k, const json_t *entry)
+{
+    const char *const factor[] = {"device", "toolchain", "policy"}, *const mine[] = {k->device, k->toolchain,
+                                                                                     k->policy};
+    json_t *list = json_array();
+    bool ok = list;
+    for (int i = 0; i < 3; i++) {
+        const char *stored = json_string_value(json_object_get(entry, factor[i]));
+        ok = ok && stored;
+        if (ok && strcmp(stored, mine[i]))
+            ok = json_array_append_new(
+                     list, json_pack("{s:s, s:s, s:s}", "factor", factor[i], "mine", mine[i], "stored", stored)) == 0;
+    }
+    if (ok)
+        return list;
+    json_decref(list);
+    return NULL;
+}
+
+/* The one with the fewest differences; of equal ones the first, which is the newest. */
+static json_t *share_nearest(const struct cache_key *k, json_t *entries)
+{
+    json_t *best = NULL, *differs = NULL, *v;
+    size_t i;
+    json_array_foreach (entries, i, v) {
+        json_t *d = share_differs(k, v);
+        if (!d || (best && json_array_size(d) >= json_array_size(differs))) {
+            json_decref(d);
+            continue;
+        }
+        json_decref(differs);
+        differs = d;
+        best = v;
+    }
+    return best ? json_pack("{s:s, s:O, s:o}", "state", "near", "entry", best, "differs", differs)
+                : json_pack("{s:s}", "state", "none");
+}
+
+json_t *wrk_share_near(struct wrk *w, const struct cache_key *k)
+{
+    if (!w->shared)
+        return NULL;
+    if (w->asked)
+        json_decref(share_read(w));
+    w->asked = false;
+    json_t *answer = share_send(w, "near", k, "") ? share_read(w) : NULL;
+    const char *say = dt_json_text(answer, "say");
+    json_t *o = !strcmp(say, "near") ? share_nearest(k, json_object_get(answer, "entries"))
+                                     : json_pack("{s:s}", "state", strcmp(say, "none") ? "away" : "none");
+    json_decref(answer);
+    return o;
+}
+
 /* What the cluster is told of a plan beside its recipe; `instead`: which entry it is to replace, since that one is not
  * believed, or did not hold here. */
 json_t *wrk_share_facts(const struct wrk *w, const json_t *plan, json_t *factors)

@@ -62,6 +62,9 @@ void wrk_share_find(struct wrk *w, const struct cache_key *k);
  * wrk_plan_by_recipe), as often as there is another one to try. 0: search for it; w->token has the lease. */
 typedef int wrk_by_recipe(void *user);
 int wrk_share_plan(struct wrk *w, const struct cache_key *k, wrk_by_recipe *by, void *user);
+/* What the cluster has of the same signature that comes nearest to a key, as a member of explain's document:
+ * {"state": "near", "none", "away"; "entry", "differs" of "near"}. NULL: the cluster is not asked for this job. */
+json_t *wrk_share_near(struct wrk *w, const struct cache_key *k);
 /* For the outbox; factors: of its signature, or NULL. NULL: memory. */
 json_t *wrk_share_facts(const struct wrk *w, const json_t *plan, json_t *factors);
 

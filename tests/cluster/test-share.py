@@ -14,7 +14,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
-from harness import DAEMON, SLOW, Service, chain, cli  # noqa: E402
+from harness import DAEMON, SLOW, Service, chain, cli, schema  # noqa: E402
 from server import Server, available  # noqa: E402
 from store import Store  # noqa: E402
 
@@ -59,8 +59,8 @@ class Cluster(unittest.TestCase):
             self.assertIn(status, (0, -signal.SIGKILL), log)
             self.assertNotIn("Sanitizer", log)
 
-    def service(self, **config):
-        s = Service({"shared": self.db.url(), **config})
+    def service(self, device="soft", **config):
+        s = Service({"shared": self.db.url(), **config}, device)
         self.services.append(s)
         return s
 
@@ -106,6 +106,36 @@ class Shared(Cluster):
         ((factors,),) = self.db.sql(f"SELECT factors FROM dovetail_entry WHERE signature = '{signature}'")
         self.assertEqual(json.loads(factors), explained["factors"])
         self.assertEqual(json.loads(factors)["launches"], "3")
+
+    def test_near(self):
+        """explain says what the cluster has for another device and for other options, the nearest first."""
+        here, there, g = self.service("soft:h200"), self.service("soft:h100"), graph()
+
+        def explained(s, query=""):
+            r = s.http("GET", self.made(s, g, "want=explain" + query)["links"]["result"])
+            return r.json()
+        o = explained(here)
+        self.assertEqual(schema.faults(o, "explanation"), [])
+        self.assertEqual(o["cluster"], {"state": "none"})
+        self.drained(here)
+        o = explained(there)
+        self.assertEqual(schema.faults(o, "explanation"), [])
+        near = o["cluster"]
+        self.assertEqual((near["state"], [d["factor"] for d in near["differs"]]), ("near", ["device"]))
+        self.assertIn("h200", near["differs"][0]["stored"])
+        self.assertIn("h100", near["differs"][0]["mine"])
+        self.drained(there)
+        o = explained(here, "&deny=split")  # two differ from h100's, one from its own
+        self.assertEqual([d["factor"] for d in o["cluster"]["differs"]], ["policy"])
+        self.assertNotIn("cluster", explained(there, "&share=0"))
+        path = os.path.join(self.db.dir, "g.json")
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(g, f)
+        self.assertIn("in the cluster: nearest entry differs in\n    device: here ",
+                      cli("explain", path, "--socket", there.socket).stdout)
+        self.db.kill()
+        self.assertEqual(explained(there, "&deny=split")["cluster"], {"state": "away"})
+        self.assertIn("did not answer", cli("explain", path, "--socket", there.socket).stdout)
 
     def test_once(self):
         """Equal posts on both hosts at once: each graph is searched for once."""
