@@ -1,5 +1,7 @@
 /* Questions of workers to the cluster: has another host found this plan, or who finds it?
  *
+ *   times   what another host measured, of the performance library, within shared_lookup_ms
+ *   timed   what was measured here is sent, and nobody waits for what becomes of it: the host has it itself
  *   near    what there is of the signature under other keys (explain)
  *   find    one look-up, within shared_lookup_ms
  *   claim   ┌──────────▶ claim the key ── nobody knows ──▶ away
@@ -32,6 +34,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/base64.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "daemon/service/pool-priv.h"
@@ -42,8 +45,9 @@
 #define STATEMENT_MS 2000
 #define TEXT_MAX 4096
 
-const char *const dtd_told_names[DTD_NTOLD] = {"recipe", "plan", "none", "away", "overtime", "near"};
-const char *const dtd_call_names[DTD_NCALLS] = {"find", "near", "claim", "renew", "release", "put"};
+const char *const dtd_told_names[DTD_NTOLD] = {"recipe", "plan", "none", "away", "overtime", "times", "near"};
+const char *const dtd_call_names[DTD_NCALLS] = {"find",    "near", "claim",       "renew",
+                                                "release", "put",  "measure_get", "measure_put"};
 
 struct lease_key { /* owns its texts */
     struct cluster_key key;
@@ -425,14 +429,98 @@ static void ask_claim(struct dtd_ask *a)
     cluster_claim(a->sh->cluster, &a->key.key, DTD_LEASE_MS, ask_claimed, c);
 }
 
+/* ---- measurements ------------------------------------------------------------------------------------------------ */
+/* Rows of measurements have no seals: where a signer is required, those of others are not taken. They decide what is
+ * tried, and what a plan says of its own time is always measured here. */
+
+#define TIMES "times" /* the kind of these rows */
+
+static void ask_timed(void *user, enum cluster_outcome outcome, const json_t *row, const char *why)
+{
+    struct dtd_ask *a = user;
+    const char *body = dt_json_text(row, a->key.key.signature);
+    dtd_share_count(a->sh, DTD_CALL_TIMES, outcome);
+    a->flying = false;
+    if (!a->worker)
+        ask_end(a);
+    else if (outcome == CLUSTER_OK && *body)
+        ask_tell(a, DTD_TOLD_TIMES, json_pack("{s:s, s:s}", "say", "times", "body", body));
+    else if (outcome == CLUSTER_OK || outcome == CLUSTER_NONE)
+        ask_tell(a, DTD_TOLD_NONE, json_pack("{s:s}", "say", "none"));
+    else
+        ask_tell(a, DTD_TOLD_AWAY, json_pack("{s:s}", "say", "away"));
+}
+
+static void ask_times(struct dtd_ask *a)
+{
+    a->flying = true;
+    cluster_measure_get(a->sh->cluster, TIMES, a->key.key.device, &a->key.key.signature, 1, ask_timed, a);
+}
+
+static void share_timed_put(void *user, enum cluster_outcome outcome, const json_t *row, const char *why)
+{
+    dtd_share_count(user, DTD_CALL_TIMED, outcome);
+}
+
+/* What a worker measured. False: it is not understood. */
+static bool share_timed(struct dtd_share *sh, const char *device, json_t *rows)
+{
+    struct cluster_measure m[CLUSTER_MEASURES];
+    uint8_t *body[CLUSTER_MEASURES];
+    unsigned n = 0;
+    bool ok = json_is_object(rows) && json_object_size(rows) && json_object_size(rows) <= CLUSTER_MEASURES;
+    const char *key;
+    json_t *v;
+    if (!ok)
+        return false;
+    json_object_foreach (rows, key, v) {
+        const char *text = json_string_value(v);
+        size_t len = text ? strlen(text) : 0;
+        if (!(body[n] = dt_malloc(dt_base64_room(len) + 1)))
+            break; /* best effort */
+        long bytes = text && dt_sha256_ok(key) ? dt_base64_decode(text, len, body[n]) : -1;
+        ok = ok && bytes > 0;
+        m[n] = (struct cluster_measure){key, body[n], bytes > 0 ? (size_t)bytes : 0};
+        n++;
+    }
+    if (ok && n && sh && !sh->closing)
+        cluster_measure_put(sh->cluster, TIMES, device, m, n, share_timed_put, sh);
+    while (n)
+        free(body[--n]);
+    return ok;
+}
+
+/* Times of the software device are modelled. */
+static bool is_measured(const char *device) { return strncmp(device, "soft", 4) != 0; }
+
+/* A key of the performance library stands in the place of the signature. */
+static bool times_read(const json_t *o, struct cluster_key *ret)
+{
+    *ret = (struct cluster_key){dt_json_text(o, "key"), dt_json_text(o, "device"), "", ""};
+    return dt_sha256_ok(ret->signature) && *ret->device && strlen(ret->device) < TEXT_MAX;
+}
+
 /* ---- questions --------------------------------------------------------------------------------------------------- */
+
+/* What was measured; answered at once. False: it is not understood. */
+static bool share_take_timed(struct dtd_share *sh, struct dtd_worker *w, const json_t *question)
+{
+    const char *device = dt_json_text(question, "device");
+    if (w->ask || !*device || (is_measured(device) && !share_timed(sh, device, json_object_get(question, "rows"))))
+        return false;
+    worker_tell(w, json_pack("{s:s}", "say", "none"));
+    return true;
+}
 
 bool dtd_share_ask(struct dtd_share *sh, struct dtd_worker *w, const json_t *question)
 {
     const char *op = dt_json_text(question, "op"), *refused = dt_json_text(question, "not");
-    bool claim = !strcmp(op, "claim"), near = !strcmp(op, "near");
+    bool claim = !strcmp(op, "claim"), near = !strcmp(op, "near"), times = !strcmp(op, "times");
     struct cluster_key key;
-    if ((!claim && !near && strcmp(op, "find")) || !key_read(question, &key) || w->ask ||
+    if (!strcmp(op, "timed"))
+        return share_take_timed(sh, w, question);
+    if ((!claim && !near && !times && strcmp(op, "find")) ||
+        !(times ? times_read(question, &key) : key_read(question, &key)) || w->ask ||
         (*refused && !dt_sha256_ok(refused)))
         return false;
     struct dtd_ask *a = sh && !sh->closing ? dt_calloc(1, sizeof *a) : NULL;
@@ -454,6 +542,10 @@ bool dtd_share_ask(struct dtd_share *sh, struct dtd_worker *w, const json_t *que
         ask_claim(a);
     else if (near)
         ask_near(a);
+    else if (times && (sh->s->cfg.require_signer || !is_measured(key.device)))
+        ask_tell(a, DTD_TOLD_NONE, json_pack("{s:s}", "say", "none"));
+    else if (times)
+        ask_times(a);
     else
         ask_find(a);
     return true;

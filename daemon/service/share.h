@@ -31,6 +31,7 @@ enum dtd_told {
     DTD_TOLD_NONE,     /* a look-up found none; a claim follows */
     DTD_TOLD_AWAY,     /* the cluster did not answer in time, or at all: this host plans without a lease */
     DTD_TOLD_OVERTIME, /* another host still plans it, and the wait was too long: this host plans, too */
+    DTD_TOLD_TIMES,    /* what another host measured */
     DTD_TOLD_NEAR,     /* what the cluster has for other devices, toolchains and policies, for explain */
     DTD_NTOLD
 };
@@ -43,6 +44,8 @@ enum dtd_call {
     DTD_CALL_RENEW,
     DTD_CALL_RELEASE,
     DTD_CALL_PUT,
+    DTD_CALL_TIMES,
+    DTD_CALL_TIMED,
     DTD_NCALLS
 };
 extern const char *const dtd_call_names[DTD_NCALLS];

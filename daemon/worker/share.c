@@ -16,20 +16,30 @@
  * A recipe that did not hold here is named in the next claim (`not`), so that it does not come back; the host then
  * plans under a lease like any other.
  *
+ * Measurements of the performance library go the same way: `times` asks for one where this machine has none, `timed`
+ * tells what was measured here when the planning is over. Only of a real device: what the software device says of
+ * times is modelled, and neither sent nor asked for. Nothing is lost but time where the cluster does not have one, or
+ * is away: after a few answers that did not come, the job asks no more.
+ *
  * Only requests with the option `shared` come here: the service sets it.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/base64.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "base/wire.h"
 #include "daemon/worker/worker.h"
 #include "rewrite/rewrite.h"
 
 #define ORIGIN "cluster"
-#define ROUNDS 4 /* recipes that do not hold, one after the other, before it plans without asking */
+#define AWAY_MOST 3 /* answers that did not come, before a job asks for no more measurements */
+#define ROWS_MOST 64
+#define ROWS_BYTES 48000 /* of one question */
+#define ROUNDS 4         /* recipes that do not hold, one after the other, before it plans without asking */
 
 static bool share_send(struct wrk *w, const char *op, const struct cache_key *k, const char *refused)
 {
@@ -172,6 +182,69 @@ json_t *wrk_share_near(struct wrk *w, const struct cache_key *k)
                                      : json_pack("{s:s}", "state", strcmp(say, "none") ? "away" : "none");
     json_decref(answer);
     return o;
+}
+
+/* ---- measurements ------------------------------------------------------------------------------------------------ */
+
+static bool share_measures(const struct wrk *w) { return w->shared && !w->asked && !dev_info(w->dev)->soft; }
+
+/* Send a question, take it over, and read the answer. NULL: it could not be sent, or not be read. */
+static json_t *share_question(struct wrk *w, json_t *o)
+{
+    dt_free_ char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    json_decref(o);
+    return text && wrk_send(w, DT_WIRE_ASK, text, strlen(text)) == 0 ? share_read(w) : NULL;
+}
+
+bool wrk_share_times(struct wrk *w, const char *key, void **ret, size_t *ret_len)
+{
+    if (!share_measures(w) || w->away >= AWAY_MOST)
+        return false;
+    json_t *answer = share_question(w, json_pack("{s:s, s:s, s:s}", "op", "times", "device", w->key, "key", key));
+    const char *say = dt_json_text(answer, "say"), *body = dt_json_text(answer, "body");
+    size_t n = strlen(body);
+    uint8_t *p = !strcmp(say, "times") && n ? dt_malloc(dt_base64_room(n) + 1) : NULL;
+    long len = p ? dt_base64_decode(body, n, p) : -1;
+    w->away = strcmp(say, "times") && strcmp(say, "none") ? w->away + 1 : 0;
+    json_decref(answer);
+    if (len < 0) {
+        free(p);
+        return false;
+    }
+    *ret = p;
+    *ret_len = (size_t)len;
+    return true;
+}
+
+/* As many rows as one question may have. How many were taken. */
+static size_t share_rows(json_t *rows, const struct cache_bytes *v, size_t n)
+{
+    size_t bytes = 0, i = 0;
+    for (; i < n && json_object_size(rows) < ROWS_MOST; i++) {
+        struct dt_str text = {0};
+        size_t more = v[i].bytes / 3 * 4 + 128;
+        if (more > ROWS_BYTES)
+            continue;
+        if (bytes + more > ROWS_BYTES)
+            break;
+        bytes += more;
+        dt_base64_encode(v[i].p, v[i].bytes, &text);
+        if (!text.failed && text.s)
+            json_object_set_new(rows, v[i].key, json_string(text.s));
+        dt_str_done(&text);
+    }
+    return i;
+}
+
+void wrk_share_timed(struct wrk *w, const struct cache_bytes *v, size_t n)
+{
+    for (size_t at = 0; share_measures(w) && at < n;) {
+        json_t *rows = json_object();
+        at += rows ? share_rows(rows, v + at, n - at) : n;
+        if (json_object_size(rows))
+            json_decref(share_question(w, json_pack("{s:s, s:s, s:O}", "op", "timed", "device", w->key, "rows", rows)));
+        json_decref(rows);
+    }
 }
 
 /* What the cluster is told of a plan beside its recipe; `instead`: which entry it is to replace, since that one is not

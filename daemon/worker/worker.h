@@ -35,6 +35,7 @@ struct wrk {
     bool shared;                  /* the service asks the cluster for it */
     bool asked;                   /* a question is not yet answered */
     bool by_cluster;              /* its plan was made by a recipe of the cluster */
+    unsigned away;                /* measurements that were asked for in vain, one after the other */
     int64_t token;                /* of the lease under which it plans, or 0 */
     char refused[DT_SHA256_TEXT]; /* digest of the recipe of the cluster that did not hold for this job, or "" */
     char instead[DT_SHA256_TEXT]; /* digest of the row of the cluster that is not believed, or "" */
@@ -65,6 +66,9 @@ int wrk_share_plan(struct wrk *w, const struct cache_key *k, wrk_by_recipe *by, 
 /* What the cluster has of the same signature that comes nearest to a key, as a member of explain's document:
  * {"state": "near", "none", "away"; "entry", "differs" of "near"}. NULL: the cluster is not asked for this job. */
 json_t *wrk_share_near(struct wrk *w, const struct cache_key *k);
+/* A measurement of another machine with this device, under a key of the performance library. True: *ret (free()). */
+bool wrk_share_times(struct wrk *w, const char *key, void **ret, size_t *ret_len);
+void wrk_share_timed(struct wrk *w, const struct cache_bytes *v, size_t n); /* tell them what was measured here */
 /* For the outbox; factors: of its signature, or NULL. NULL: memory. */
 json_t *wrk_share_facts(const struct wrk *w, const json_t *plan, json_t *factors);
 

@@ -6,7 +6,6 @@ A graph's signature decides; graphs differ in the factor of their kernels. What 
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -15,7 +14,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
 from harness import DAEMON, SLOW, Service, chain, cli, schema  # noqa: E402
-from server import Server, available  # noqa: E402
+from server import Server, missing  # noqa: E402
 from store import Store  # noqa: E402
 
 ENCODER = os.path.join(HERE, "..", "corpus", "encoder")
@@ -417,18 +416,8 @@ class Trust(Cluster):
         self.assertNotIn("geheim", a.read_log())
 
 
-def missing():
-    """Why this cannot run here; None: it can."""
-    if not available():
-        return "there is no PostgreSQL server here"
-    r = subprocess.run([DAEMON, "--check-config", "--shared", "postgresql://h/d", "--device", "soft",
-                        "--cache", "/tmp/c.db", "--socket", "/tmp/d.sock"],
-                       capture_output=True, text=True, check=False)
-    return "dovetaild was built without libpq" if "without libpq" in r.stderr else None
-
-
 if __name__ == "__main__":
-    if missing():
-        print(missing())
+    if missing(DAEMON):
+        print(missing(DAEMON))
         sys.exit(77)
     unittest.main()
