@@ -127,6 +127,8 @@ struct ana_memo {
     void *user;
     /* What `get` gave under the key was no such entry, or is impossible, and is not used. For a log; may be NULL. */
     void (*bad)(void *user, const char *key, const char *why);
+    /* As get: what other machines measured. Asked for nothing else, where `get` has none; may be NULL. */
+    int (*far)(void *user, const char *key, void **ret, size_t *ret_len);
 };
 
 struct ana_options {

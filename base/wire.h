@@ -17,8 +17,12 @@
  *                    what does the cluster have under this key? Only for requests with the option `shared`; one at a
  *                    time. The asking side answers each with one frame of type T, with the same number; it may come
  *                    after the worker's own answer, and is passed over then
+ *                    {"op": "near", …}: what does it have of the signature under other keys?
+ *                    {"op": "times", "device": …, "key": "sha256:…"}: what did others measure? {"op": "timed",
+ *                    "device": …, "rows": {KEY: base64, …}}: this was measured here
  *   'T'   telling    {"say": "recipe", "digest": …, "recipe": {…}}, {"say": "plan", "token": 7} (this host is to plan),
- *                    {"say": "none"} or {"say": "away"} (not known)
+ *                    {"say": "near", "entries": […]}, {"say": "times", "body": base64}, {"say": "none"} or
+ *                    {"say": "away"} (not known). `instead`: the digest of a row that is not believed
  *   'E'   answer     the problem document: {"type": "about:blank", "title": …, "status": 422, "code": "bad-graph",
  *                    "detail": …, "pointer": …, "log": …}
  */

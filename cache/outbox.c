@@ -14,7 +14,9 @@
  * remove it.
  *
  * The table is bounded: over ROWS rows or BYTES bytes the parked ones go first, then the oldest. That is counted: such
- * a result is not lost, since this host has its entry, but the others must find it themselves.
+ * a result is not lost, since this host has its entry, but the others must find it themselves. The facts' member
+ * `factors` is for people (dovetail explain): it is left out where the row would be too large with it, and where the
+ * table has half of its bytes.
  *
  * Not here: when to send, and what the answers mean (daemon/service/drain.c).
  */
@@ -58,6 +60,19 @@ static int outbox_trim(struct cache *c)
     return rc == SQLITE_OK ? cache_run(c, sql, NULL, 0) : rc;
 }
 
+/* The text without `factors`, or NULL: no memory. */
+static void facts_shorten(const json_t *facts, char **text)
+{
+    json_t *less = json_copy((json_t *)facts);
+    free(*text);
+    *text = NULL;
+    if (less && json_object_get(less, "factors"))
+        json_object_del(less, "factors");
+    if (less)
+        *text = json_dumps(less, JSON_COMPACT | JSON_SORT_KEYS);
+    json_decref(less);
+}
+
 int cache_outbox_put(struct cache *c, const struct cache_key *k, const json_t *plan, const struct cache_out *out,
                      struct dt_err *e)
 {
@@ -68,6 +83,9 @@ int cache_outbox_put(struct cache *c, const struct cache_key *k, const json_t *p
         return 0; /* nothing was kept of it: there is nothing to send */
     dt_free_ char *body = json_dumps(recipe, JSON_COMPACT);
     dt_free_ char *facts = json_dumps(out->facts, JSON_COMPACT | JSON_SORT_KEYS);
+    if (body && facts &&
+        (strlen(body) + strlen(facts) > LARGEST || cache_number(c, "SELECT sum(bytes) > " BYTES " / 2 FROM outbox")))
+        facts_shorten(out->facts, &facts);
     if (!body || !facts || cache_plan_digest(plan, digest) < 0 || outbox_sum(key, digest, body, facts, sum) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory for a row of the outbox");
     const bool large = strlen(body) + strlen(facts) > LARGEST;

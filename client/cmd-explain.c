@@ -216,6 +216,28 @@ static void nearest(const json_t *n, bool cached)
     }
 }
 
+/* What other hosts have of the same graph, and why it is not for this one. */
+static void cmd_explain_cluster(const json_t *o)
+{
+    const char *state = dt_json_text(o, "state");
+    const json_t *v;
+    size_t i;
+    if (!strcmp(state, "away"))
+        printf("the cluster did not answer: what it has is not known\n");
+    if (!strcmp(state, "none"))
+        printf("in the cluster: no other entry of this signature\n");
+    if (strcmp(state, "near"))
+        return;
+    printf("in the cluster: nearest entry differs in\n");
+    json_array_foreach (json_object_get(o, "differs"), i, v) {
+        printf("    %s: here ", factor_text(dt_json_text(v, "factor")));
+        print_clean(stdout, dt_json_text(v, "mine"));
+        fputs(", stored ", stdout);
+        print_clean(stdout, dt_json_text(v, "stored"));
+        fputc('\n', stdout);
+    }
+}
+
 static int cmd_explain_human(struct cli *c, const json_t *doc, const struct outcome *o)
 {
     const json_t *a = json_object_get(doc, "analysis"), *p = json_object_get(doc, "plan"),
@@ -233,6 +255,7 @@ static int cmd_explain_human(struct cli *c, const json_t *doc, const struct outc
         fputc('\n', stdout);
     }
     nearest(json_object_get(doc, "nearest"), json_is_true(json_object_get(doc, "cached")));
+    cmd_explain_cluster(json_object_get(doc, "cluster"));
     print_recipes(json_object_get(doc, "recipes"));
     if (a)
         printf("\nEdges\n");

@@ -83,7 +83,7 @@ struct cluster_entry {
     int rewriter;              /* its version */
     const char *evidence;      /* "measured"; all else counts less */
     const json_t *factors;     /* what the signature is made of, or NULL */
-    int64_t stamp;             /* when it was made, seconds since 1970; 0: now */
+    int64_t stamp;             /* when it was made, or signed if it is; seconds since 1970; 0: now */
     const char *signer, *seal; /* whose signature, and the signature; NULL: none. Not looked at here */
     const char *instead; /* NULL, or the digest of an entry that led to another plan here: it is replaced by this one
                               even if it says that it is better */

@@ -17,6 +17,8 @@
 
 enum rw_verdict { RW_KEPT, RW_REFUSED, RW_DROPPED };
 
+#define RW_TIMES_HEAD "dovetail times 1\n" /* how entries with measured times begin (plan/times.c) */
+
 struct rw_options {
     const char *const *allow; /* kinds; NULL: all that are on by default */
     unsigned nallow;
@@ -28,7 +30,8 @@ struct rw_options {
     /* thread-instructions up to which the software device runs a graph whole, 0: 10^10; above, samples of its blocks */
     uint64_t whole;
     const struct ana_memo *footprints; /* of the analyses that planning makes, NULL: nothing is kept */
-    /* what trials found out (gate/library.c), NULL: nothing is kept; the plan is the same with and without */
+    /* what trials found out, NULL: nothing is kept; the plan is the same with and without (gate/library.c). And
+     * measurements, which alone begin with RW_TIMES_HEAD */
     const struct ana_memo *library;
     const char *stamp; /* device and toolchain: what else those depend on. Needed with `library` */
     dev_progress progress;

@@ -6,6 +6,7 @@
  *
  *   entry: "dovetail entry 1", signature, device, toolchain, policy, factors, digest, recipe, rewriter, evidence,
  *          signer, date
+ *   entry of a cluster: "dovetail shared entry 1", namespace, then as above from signature on
  *   file:  "dovetail file 1", SHA-256 of the bytes ("sha256:…"), signer, date
  *
  * factors and recipe are JSON without spaces and with sorted members, so that a database may keep them in its own form;
@@ -48,7 +49,9 @@ static void add_json(struct dt_str *m, const json_t *v)
 
 static void message_of_entry(struct dt_str *m, const struct sign_entry *en, const char *signer, int64_t date)
 {
-    add_text(m, "dovetail entry 1");
+    add_text(m, en->space ? "dovetail shared entry 1" : "dovetail entry 1");
+    if (en->space)
+        add_text(m, en->space);
     add_text(m, en->signature);
     add_text(m, en->device);
     add_text(m, en->toolchain);

@@ -59,12 +59,14 @@ struct sign_entry {                                      /* all that a recipe sa
     const json_t *recipe;
     int64_t rewriter;     /* its version */
     const char *evidence; /* "measured", …; "": not said */
+    const char *space;    /* the namespace of the cluster that it is in; NULL: in none (bundles) */
 };
 struct sign_seal {
     char signer[SIGN_NAME_MAX], text[SIGN_SEAL_TEXT];
     int64_t date; /* when it was signed */
 };
-/* JSON counts by what it says: spaces and the order of members do not matter. DT_E_NOMEM. */
+/* JSON counts by what it says: spaces and the order of members do not matter. A seal for one namespace is none for
+ * another, nor for a bundle. DT_E_NOMEM. */
 int sign_entry_seal(const struct sign_key *k, const struct sign_entry *en, int64_t date, struct sign_seal *ret);
 
 enum sign_verdict {

@@ -27,7 +27,7 @@
 #include "base/wire.h"
 #include "cache/cache.h"
 #include "daemon/service/config.h"
-#include "sign/sign.h"
+#include "daemon/service/trust.h"
 
 extern char **environ;
 
@@ -150,20 +150,6 @@ static int check_device(const struct dtd_config *c, struct dt_err *e)
     return r;
 }
 
-/* Whom imports believe: the file is there, and can be read as what it is. */
-static int check_signers(const struct dtd_config *c, struct dt_err *e)
-{
-    struct sign_signers *s = NULL;
-    const char *one = c->require_signer;
-    int r = c->signers ? sign_signers_read(c->signers, &s, e) : 0;
-    if (r == 0 && one && !c->signers)
-        r = dt_err_set(e, DT_E_USAGE, "require_signer = %s, and signers names no file that says whom to believe", one);
-    else if (r == 0 && one && strcmp(one, "any") != 0 && !sign_signers_has(s, one))
-        r = dt_err_set(e, DT_E_USAGE, "require_signer = %s is not among those of %s", one, c->signers);
-    sign_signers_free(s);
-    return r;
-}
-
 int dtd_config_check(const struct dtd_config *c, bool passed, struct dt_err *e)
 {
     dt_free_ char *cache = cache_path_of(c->cache);
@@ -173,6 +159,6 @@ int dtd_config_check(const struct dtd_config *c, bool passed, struct dt_err *e)
     if (r == 0)
         r = cache ? check_cache(cache, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r == 0)
-        r = check_signers(c, e);
+        r = dtd_trust_check(c, e);
     return r < 0 ? r : check_device(c, e);
 }

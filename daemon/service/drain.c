@@ -2,7 +2,7 @@
  * of the network, and goes out from there.
  *
  *   every second, and when a job is done:
- *     pool thread   up to BATCH rows that are due are read
+ *     pool thread   up to BATCH rows that are due are read, and signed if the host has a key (`sign_key`)
  *     loop          each is put; the cluster bounds how many are under way
  *     pool thread   what became of them is written, in one transaction
  *   and at once again while batches are full and the cluster takes them
@@ -13,6 +13,8 @@
  *   refused                                    counted; parked for the third time
  *   away                                       stays. A row that alone was not answered waits, so that it is not in
  *                                              the way of the others
+ *
+ * With a key that cannot be read nothing is sent: the rows wait until it can, or the configuration names none.
  *
  * A service that is killed between put and writing puts the row again: that changes nothing.
  */
@@ -33,6 +35,8 @@
 struct row {
     struct dtd_batch *of;
     struct cache_outgoing out;
+    json_t *recipe, *facts;
+    struct sign_seal seal; /* of a batch that is signed */
     enum cluster_outcome outcome;
     char why[160];
 };
@@ -44,10 +48,62 @@ struct dtd_batch {
     unsigned n, flying, taken, parked;
     bool sized;
     struct cache_outbox_size size;
+    char *key_path, *space; /* whose key signs; NULL: nobody's */
+    char *held;             /* why nothing can be sent, or NULL */
     struct row row[BATCH];
 };
 
 /* ---- on a pool thread -------------------------------------------------------------------------------------------- */
+
+static void row_done(struct row *r)
+{
+    cache_outgoing_done(&r->out);
+    json_decref(r->recipe);
+    json_decref(r->facts);
+}
+
+static const json_t *row_factors(const struct row *r)
+{
+    const json_t *factors = json_object_get(r->facts, "factors");
+    return json_is_object(factors) ? factors : NULL;
+}
+
+static const char *row_evidence(const struct row *r) { return dt_json_text(r->facts, "evidence"); }
+static int row_rewriter(const struct row *r) { return (int)json_integer_value(json_object_get(r->facts, "rewriter")); }
+
+/* Over everything that the cluster will say of it (trust.c). */
+static int row_sign(struct row *r, const struct sign_key *key, const char *space, int64_t now)
+{
+    const struct cache_outgoing *o = &r->out;
+    struct sign_entry en = {.signature = o->signature,
+                            .device = o->device,
+                            .toolchain = o->toolchain,
+                            .policy = o->policy,
+                            .factors = row_factors(r),
+                            .digest = o->digest,
+                            .recipe = r->recipe,
+                            .rewriter = row_rewriter(r),
+                            .evidence = row_evidence(r),
+                            .space = space};
+    return sign_entry_seal(key, &en, now, &r->seal);
+}
+
+/* All rows, or none is sent. */
+static void drain_sign(struct dtd_batch *b)
+{
+    struct sign_key *key = NULL;
+    struct dt_err e = {0};
+    int r = b->key_path && b->n ? sign_key_read(b->key_path, &key, &e) : 0;
+    for (unsigned i = 0; r >= 0 && key && i < b->n; i++)
+        r = row_sign(&b->row[i], key, b->space, (int64_t)time(NULL));
+    sign_key_free(key);
+    if (r < 0) {
+        b->held = dt_strdup(e.detail ? e.detail : dt_err_text(r));
+        while (b->n)
+            row_done(&b->row[--b->n]);
+    }
+    dt_err_done(&e);
+}
 
 static void drain_read(uv_work_t *w)
 {
@@ -58,8 +114,13 @@ static void drain_read(uv_work_t *w)
     int n = cache_outbox_due(s->cache, BATCH, out, NULL);
     b->sized = cache_outbox_size(s->cache, &b->size, NULL) == 0;
     uv_mutex_unlock(&s->cache_lock);
-    for (int i = 0; i < n; i++)
-        b->row[b->n++] = (struct row){.of = b, .out = out[i], .outcome = CLUSTER_AWAY};
+    for (int i = 0; i < n; i++) {
+        struct row *r = &b->row[b->n++];
+        *r = (struct row){.of = b, .out = out[i], .outcome = CLUSTER_AWAY};
+        dt_json_load(r->out.body, strlen(r->out.body), &r->recipe, NULL);
+        dt_json_load(r->out.facts, strlen(r->out.facts), &r->facts, NULL);
+    }
+    drain_sign(b);
 }
 
 static int drain_verdict(struct dtd_batch *b, const struct row *row)
@@ -105,7 +166,10 @@ static void drain_end(struct dtd_batch *b)
     if (b->sized)
         sh->size = b->size;
     for (unsigned i = 0; i < b->n; i++)
-        cache_outgoing_done(&b->row[i].out);
+        row_done(&b->row[i]);
+    free(b->key_path);
+    free(b->space);
+    free(b->held);
     free(b);
     sh->batch = NULL;
     if (more)
@@ -156,20 +220,28 @@ static void drain_put(void *user, enum cluster_outcome outcome, const json_t *ro
 static void drain_send(struct row *r)
 {
     const struct cache_outgoing *o = &r->out;
-    json_t *recipe = NULL, *facts = NULL;
-    dt_json_load(o->body, strlen(o->body), &recipe, NULL);
-    dt_json_load(o->facts, strlen(o->facts), &facts, NULL);
-    const char *instead = dt_json_text(facts, "instead");
+    const char *instead = dt_json_text(r->facts, "instead");
+    const bool sealed = r->of->key_path;
     struct cluster_entry entry = {.key = {o->signature, o->device, o->toolchain, o->policy},
                                   .digest = o->digest,
-                                  .recipe = recipe,
-                                  .rewriter = (int)json_integer_value(json_object_get(facts, "rewriter")),
-                                  .evidence = dt_json_text(facts, "evidence"),
-                                  .stamp = o->created,
+                                  .recipe = r->recipe,
+                                  .rewriter = row_rewriter(r),
+                                  .evidence = row_evidence(r),
+                                  .factors = row_factors(r),
+                                  .stamp = sealed ? r->seal.date : o->created,
+                                  .signer = sealed ? r->seal.signer : NULL,
+                                  .seal = sealed ? r->seal.text : NULL,
                                   .instead = *instead ? instead : NULL};
     cluster_put(r->of->sh->cluster, &entry, o->token, drain_put, r);
-    json_decref(recipe);
-    json_decref(facts);
+}
+
+static void drain_held(struct dtd_share *sh, const char *why)
+{
+    uint64_t now = uv_hrtime();
+    if (sh->trust.held_ns && now - sh->trust.held_ns < UINT64_C(60) * 1000000000)
+        return;
+    sh->trust.held_ns = now;
+    dt_log(DT_LOG_WARN, "results of this host wait, they cannot be signed: %s", why);
 }
 
 static void drain_have(uv_work_t *w, int status)
@@ -177,6 +249,8 @@ static void drain_have(uv_work_t *w, int status)
     struct dtd_batch *b = w->data;
     if (b->sized)
         b->sh->size = b->size;
+    if (b->held)
+        drain_held(b->sh, b->held);
     if (!b->n || b->sh->closing) {
         drain_end(b);
         return;
@@ -197,7 +271,10 @@ static void drain_begin(struct dtd_share *sh)
     sh->batch = b;
     b->sh = sh;
     b->work.data = b;
-    if (uv_queue_work(sh->s->loop, &b->work, drain_read, drain_have) < 0)
+    const struct dtd_config *c = &sh->s->cfg;
+    bool failed =
+        c->sign_key && (!(b->key_path = dt_strdup(c->sign_key)) || !(b->space = dt_strdup(c->shared_namespace)));
+    if (failed || uv_queue_work(sh->s->loop, &b->work, drain_read, drain_have) < 0)
         drain_end(b);
 }
 

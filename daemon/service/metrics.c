@@ -236,6 +236,9 @@ static void add_cluster(struct dt_str *o, const struct dtd_share *sh)
     head(o, "cluster_answers_total", "counter", "Questions of workers, by what they were told.");
     for (int i = 0; i < DTD_NTOLD; i++)
         labelled(o, "cluster_answers_total", "say", dtd_told_names[i], sh->told[i]);
+    head(o, "cluster_untrusted_total", "counter", "Rows of the cluster that were not taken, by what of their seal.");
+    for (int i = SIGN_GOOD + 1; i < DTD_VERDICTS; i++)
+        labelled(o, "cluster_untrusted_total", "seal", dtd_verdict_names[i], sh->trust.turned[i]);
     head(o, "cluster_calls_total", "counter", "Calls to the cluster, by what came of them.");
     for (int i = 0; i < DTD_NCALLS; i++)
         for (int k = 0; k < CLUSTER_OUTCOMES; k++)

@@ -1,5 +1,8 @@
 /* Questions of workers to the cluster: has another host found this plan, or who finds it?
  *
+ *   times   what another host measured, of the performance library, within shared_lookup_ms
+ *   timed   what was measured here is sent, and nobody waits for what becomes of it: the host has it itself
+ *   near    what there is of the signature under other keys (explain)
  *   find    one look-up, within shared_lookup_ms
  *   claim   ┌──────────▶ claim the key ── nobody knows ──▶ away
  *           │               │      └──── somebody has it ──▶ wait ──▶ look up ── a recipe ──▶ recipe
@@ -18,6 +21,9 @@
  * is for planning. A server that goes away ends the wait as well. So a job is never worse off than without a cluster by
  * more than that.
  *
+ * A row whose seal is not to be believed (trust.c) is none. A host that signs says `instead` then: what it plans takes
+ * the place of that row, which would be in its way for ever otherwise.
+ *
  * The recipe goes to the worker as it came: it is a claim like any other, and the worker checks it (daemon/worker).
  *
  * Not here: who may share (api-post.c sets the option), sending (drain.c), the server (cluster/).
@@ -28,6 +34,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/base64.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "daemon/service/pool-priv.h"
@@ -38,8 +45,9 @@
 #define STATEMENT_MS 2000
 #define TEXT_MAX 4096
 
-const char *const dtd_told_names[DTD_NTOLD] = {"recipe", "plan", "none", "away", "overtime"};
-const char *const dtd_call_names[DTD_NCALLS] = {"find", "claim", "renew", "release", "put"};
+const char *const dtd_told_names[DTD_NTOLD] = {"recipe", "plan", "none", "away", "overtime", "times", "near"};
+const char *const dtd_call_names[DTD_NCALLS] = {"find",    "near", "claim",       "renew",
+                                                "release", "put",  "measure_get", "measure_put"};
 
 struct lease_key { /* owns its texts */
     struct cluster_key key;
@@ -52,6 +60,7 @@ struct dtd_ask {
     struct dtd_worker *worker; /* NULL: nobody waits for the answer any more */
     struct lease_key key;
     char refused[DT_SHA256_TEXT]; /* digest of a recipe that did not hold there, or "" */
+    char turned[DT_SHA256_TEXT];  /* digest of the row that is there and not believed, or "" */
     bool claim, waits;
     unsigned polls;
     uint64_t begun_ns, until_ms;
@@ -262,12 +271,26 @@ static void ask_tell(struct dtd_ask *a, enum dtd_told told, json_t *answer)
         json_decref(answer);
 }
 
-/* A recipe that the worker has not refused. */
-static bool ask_recipe(const struct dtd_ask *a, enum cluster_outcome outcome, const json_t *row)
+/* A recipe that the worker has not refused, of somebody who is believed. */
+static bool ask_recipe(struct dtd_ask *a, enum cluster_outcome outcome, const json_t *row)
 {
     const char *digest = dt_json_text(row, "digest");
-    return outcome == CLUSTER_OK && *digest && strcmp(digest, a->refused) &&
-           json_is_object(json_object_get(row, "recipe"));
+    bool again = *a->turned && !strcmp(digest, a->turned);
+    if (outcome == CLUSTER_OK || outcome == CLUSTER_NONE)
+        a->turned[0] = 0;
+    if (outcome != CLUSTER_OK || !*digest || !json_is_object(json_object_get(row, "recipe")))
+        return false;
+    if (!dtd_trust_row(&a->sh->trust, &a->sh->s->cfg, &a->key.key, row, again)) {
+        snprintf(a->turned, sizeof a->turned, "%s", digest);
+        return false;
+    }
+    return strcmp(digest, a->refused) != 0;
+}
+
+/* What a plan of this host is to replace, or NULL. */
+static const char *ask_instead(const struct dtd_ask *a)
+{
+    return a->sh->s->cfg.sign_key && *a->turned ? a->turned : NULL;
 }
 
 static void ask_tell_recipe(struct dtd_ask *a, const json_t *row)
@@ -285,7 +308,8 @@ static void ask_tell_plan(struct dtd_ask *a, uint64_t before_ms)
         return;
     }
     a->token = 0;
-    ask_tell(a, DTD_TOLD_PLAN, json_pack("{s:s, s:I}", "say", "plan", "token", (json_int_t)token));
+    ask_tell(a, DTD_TOLD_PLAN,
+             json_pack("{s:s, s:I, s:s*}", "say", "plan", "token", (json_int_t)token, "instead", ask_instead(a)));
 }
 
 static void ask_claim(struct dtd_ask *a);
@@ -306,7 +330,7 @@ static void ask_found(void *user, enum cluster_outcome outcome, const json_t *ro
         ask_tell_plan(a, a->until_ms);
     else if (!a->claim)
         ask_tell(a, outcome == CLUSTER_AWAY ? DTD_TOLD_AWAY : DTD_TOLD_NONE,
-                 json_pack("{s:s}", "say", outcome == CLUSTER_AWAY ? "away" : "none"));
+                 json_pack("{s:s, s:s*}", "say", outcome == CLUSTER_AWAY ? "away" : "none", "instead", ask_instead(a)));
     else
         ask_claim(a); /* who had it has gone, or is still at it */
 }
@@ -316,6 +340,28 @@ static void ask_find(struct dtd_ask *a)
     a->begun_ns = uv_hrtime();
     a->flying = true;
     cluster_find(a->sh->cluster, &a->key.key, ask_found, a);
+}
+
+static void ask_neared(void *user, enum cluster_outcome outcome, const json_t *row, const char *why)
+{
+    struct dtd_ask *a = user;
+    const json_t *entries = json_object_get(row, "entries");
+    dtd_share_count(a->sh, DTD_CALL_NEAR, outcome);
+    a->flying = false;
+    if (!a->worker)
+        ask_end(a);
+    else if (outcome == CLUSTER_OK && json_is_array(entries))
+        ask_tell(a, DTD_TOLD_NEAR, json_pack("{s:s, s:O}", "say", "near", "entries", entries));
+    else if (outcome == CLUSTER_NONE)
+        ask_tell(a, DTD_TOLD_NONE, json_pack("{s:s}", "say", "none"));
+    else
+        ask_tell(a, DTD_TOLD_AWAY, json_pack("{s:s}", "say", "away"));
+}
+
+static void ask_near(struct dtd_ask *a)
+{
+    a->flying = true;
+    cluster_near(a->sh->cluster, &a->key.key, ask_neared, a);
 }
 
 static void ask_again(uv_timer_t *t) { ask_find(t->data); }
@@ -383,14 +429,99 @@ static void ask_claim(struct dtd_ask *a)
     cluster_claim(a->sh->cluster, &a->key.key, DTD_LEASE_MS, ask_claimed, c);
 }
 
+/* ---- measurements ------------------------------------------------------------------------------------------------ */
+/* Rows of measurements have no seals: where a signer is required, those of others are not taken. They decide what is
+ * tried, and what a plan says of its own time is always measured here. */
+
+#define TIMES "times" /* the kind of these rows */
+
+static void ask_timed(void *user, enum cluster_outcome outcome, const json_t *row, const char *why)
+{
+    struct dtd_ask *a = user;
+    const char *body = dt_json_text(row, a->key.key.signature);
+    dtd_share_count(a->sh, DTD_CALL_TIMES, outcome);
+    a->flying = false;
+    if (!a->worker)
+        ask_end(a);
+    else if (outcome == CLUSTER_OK && *body)
+        ask_tell(a, DTD_TOLD_TIMES, json_pack("{s:s, s:s}", "say", "times", "body", body));
+    else if (outcome == CLUSTER_OK || outcome == CLUSTER_NONE)
+        ask_tell(a, DTD_TOLD_NONE, json_pack("{s:s}", "say", "none"));
+    else
+        ask_tell(a, DTD_TOLD_AWAY, json_pack("{s:s}", "say", "away"));
+}
+
+static void ask_times(struct dtd_ask *a)
+{
+    a->flying = true;
+    cluster_measure_get(a->sh->cluster, TIMES, a->key.key.device, &a->key.key.signature, 1, ask_timed, a);
+}
+
+static void share_timed_put(void *user, enum cluster_outcome outcome, const json_t *row, const char *why)
+{
+    dtd_share_count(user, DTD_CALL_TIMED, outcome);
+}
+
+/* What a worker measured. False: it is not understood. */
+static bool share_timed(struct dtd_share *sh, const char *device, json_t *rows)
+{
+    struct cluster_measure m[CLUSTER_MEASURES];
+    uint8_t *body[CLUSTER_MEASURES];
+    unsigned n = 0;
+    bool ok = json_is_object(rows) && json_object_size(rows) && json_object_size(rows) <= CLUSTER_MEASURES;
+    const char *key;
+    json_t *v;
+    if (!ok)
+        return false;
+    json_object_foreach (rows, key, v) {
+        const char *text = json_string_value(v);
+        size_t len = text ? strlen(text) : 0;
+        if (!(body[n] = dt_malloc(dt_base64_room(len) + 1)))
+            break; /* best effort */
+        long bytes = text && dt_sha256_ok(key) ? dt_base64_decode(text, len, body[n]) : -1;
+        ok = ok && bytes > 0;
+        m[n] = (struct cluster_measure){key, body[n], bytes > 0 ? (size_t)bytes : 0};
+        n++;
+    }
+    if (ok && n && sh && !sh->closing)
+        cluster_measure_put(sh->cluster, TIMES, device, m, n, share_timed_put, sh);
+    while (n)
+        free(body[--n]);
+    return ok;
+}
+
+/* Times of the software device are modelled. */
+static bool is_measured(const char *device) { return strncmp(device, "soft", 4) != 0; }
+
+/* A key of the performance library stands in the place of the signature. */
+static bool times_read(const json_t *o, struct cluster_key *ret)
+{
+    *ret = (struct cluster_key){dt_json_text(o, "key"), dt_json_text(o, "device"), "", ""};
+    return dt_sha256_ok(ret->signature) && *ret->device && strlen(ret->device) < TEXT_MAX;
+}
+
 /* ---- questions --------------------------------------------------------------------------------------------------- */
+
+/* What was measured; answered at once. False: it is not understood. */
+static bool share_take_timed(struct dtd_share *sh, struct dtd_worker *w, const json_t *question)
+{
+    const char *device = dt_json_text(question, "device");
+    if (w->ask || !*device || (is_measured(device) && !share_timed(sh, device, json_object_get(question, "rows"))))
+        return false;
+    worker_tell(w, json_pack("{s:s}", "say", "none"));
+    return true;
+}
 
 bool dtd_share_ask(struct dtd_share *sh, struct dtd_worker *w, const json_t *question)
 {
     const char *op = dt_json_text(question, "op"), *refused = dt_json_text(question, "not");
-    bool claim = !strcmp(op, "claim");
+    bool claim = !strcmp(op, "claim"), near = !strcmp(op, "near"), times = !strcmp(op, "times");
     struct cluster_key key;
-    if ((!claim && strcmp(op, "find")) || !key_read(question, &key) || w->ask || (*refused && !dt_sha256_ok(refused)))
+    if (!strcmp(op, "timed"))
+        return share_take_timed(sh, w, question);
+    if ((!claim && !near && !times && strcmp(op, "find")) ||
+        !(times ? times_read(question, &key) : key_read(question, &key)) || w->ask ||
+        (*refused && !dt_sha256_ok(refused)))
         return false;
     struct dtd_ask *a = sh && !sh->closing ? dt_calloc(1, sizeof *a) : NULL;
     if (!a || !key_copy(&a->key, &key)) { /* of an earlier service's job, which had one */
@@ -409,6 +540,12 @@ bool dtd_share_ask(struct dtd_share *sh, struct dtd_worker *w, const json_t *que
     w->ask = a;
     if (claim)
         ask_claim(a);
+    else if (near)
+        ask_near(a);
+    else if (times && (sh->s->cfg.require_signer || !is_measured(key.device)))
+        ask_tell(a, DTD_TOLD_NONE, json_pack("{s:s}", "say", "none"));
+    else if (times)
+        ask_times(a);
     else
         ask_find(a);
     return true;
@@ -481,7 +618,9 @@ int dtd_share_open(struct dtd_service *s, struct dtd_share **ret, struct dt_err 
     if (!sh)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     sh->s = s;
-    int r = share_cluster(s->loop, c, &sh->cluster, e);
+    int r = dtd_trust_check(c, e);
+    if (r >= 0)
+        r = share_cluster(s->loop, c, &sh->cluster, e);
     if (r >= 0)
         r = dtd_drain_open(sh);
     if (r < 0) {

@@ -15,6 +15,7 @@
 #include "cluster/cluster.h"
 #include "daemon/service/config.h"
 #include "daemon/service/metrics.h"
+#include "daemon/service/trust.h"
 
 #define DTD_LEASE_MS 15000 /* a host that dies with a lease holds the others up for so long at most */
 
@@ -30,11 +31,23 @@ enum dtd_told {
     DTD_TOLD_NONE,     /* a look-up found none; a claim follows */
     DTD_TOLD_AWAY,     /* the cluster did not answer in time, or at all: this host plans without a lease */
     DTD_TOLD_OVERTIME, /* another host still plans it, and the wait was too long: this host plans, too */
+    DTD_TOLD_TIMES,    /* what another host measured */
+    DTD_TOLD_NEAR,     /* what the cluster has for other devices, toolchains and policies, for explain */
     DTD_NTOLD
 };
 extern const char *const dtd_told_names[DTD_NTOLD];
 
-enum dtd_call { DTD_CALL_FIND, DTD_CALL_CLAIM, DTD_CALL_RENEW, DTD_CALL_RELEASE, DTD_CALL_PUT, DTD_NCALLS };
+enum dtd_call {
+    DTD_CALL_FIND,
+    DTD_CALL_NEAR,
+    DTD_CALL_CLAIM,
+    DTD_CALL_RENEW,
+    DTD_CALL_RELEASE,
+    DTD_CALL_PUT,
+    DTD_CALL_TIMES,
+    DTD_CALL_TIMED,
+    DTD_NCALLS
+};
 extern const char *const dtd_call_names[DTD_NCALLS];
 
 struct dtd_share {
@@ -46,6 +59,7 @@ struct dtd_share {
     uint64_t calls[DTD_NCALLS][CLUSTER_OUTCOMES], told[DTD_NTOLD];
     uint64_t waits; /* claims that waited for another host */
     struct dtd_histogram lookup;
+    struct dtd_trust trust; /* rows that were not believed */
     /* drain.c */
     uv_timer_t timer;
     bool again;              /* there is something new since the batch was read */

@@ -2,7 +2,9 @@
  *
  * analysis/ and rewrite/ ask for a key and get bytes: from memory, or from the file, where other workers may have put
  * them. What they find out is written to the file in one transaction, when the analysis or the planning is over. Memory
- * is bounded: the least recently used entries go first. Trouble with the file is logged once and counts as a miss.
+ * is bounded: the least recently used entries go first. Measurements, of a real device only, are also asked for in the
+ * cluster, and those that were made here are sent there (share.c). Trouble with the file is logged once and counts as a
+ * miss.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +15,7 @@
 #include "base/log.h"
 #include "base/vec.h"
 #include "daemon/worker/worker.h"
+#include "rewrite/rewrite.h"
 
 #define MEMORY_BYTES (UINT64_C(64) << 20)
 #define FILE_BYTES (INT64_C(256) << 20) /* of each kind */
@@ -26,7 +29,8 @@ struct kept {
     uint8_t *p;
     size_t n;
     uint64_t used;
-    bool fresh; /* not yet in the file */
+    bool fresh;  /* not yet in the file */
+    bool theirs; /* another machine measured it: it is not sent */
 };
 
 struct wrk_memo {
@@ -151,6 +155,30 @@ static int memo_get(void *user, const char *key, void **ret, size_t *ret_len)
     return 1;
 }
 
+static bool is_measured(const void *p, size_t n)
+{
+    return n >= sizeof RW_TIMES_HEAD - 1 && !memcmp(p, RW_TIMES_HEAD, sizeof RW_TIMES_HEAD - 1);
+}
+
+/* From the cluster; it is kept here as well. */
+static int memo_far(void *user, const char *key, void **ret, size_t *ret_len)
+{
+    const struct view *v = user;
+    void *p;
+    size_t n;
+    if (!wrk_share_times(v->m->w, key, &p, &n))
+        return 0;
+    struct kept *k = is_measured(p, n) ? memo_add(v->m, v->kind, key, p, n, true) : NULL;
+    if (!k) {
+        free(p);
+        return 0;
+    }
+    k->theirs = true;
+    *ret = p;
+    *ret_len = n;
+    return 1;
+}
+
 static void memo_put(void *user, const char *key, const void *p, size_t n)
 {
     const struct view *v = user;
@@ -162,7 +190,8 @@ const struct ana_memo *wrk_memo(struct wrk *w, enum cache_kept kind)
     if (!w->memo && (w->memo = dt_calloc(1, sizeof *w->memo))) {
         w->memo->w = w;
         for (enum cache_kept k = 0; k < CACHE_KEPT; k++)
-            w->memo->view[k] = (struct view){{memo_get, memo_put, &w->memo->view[k], memo_bad}, w->memo, k};
+            w->memo->view[k] = (struct view){
+                {memo_get, memo_put, &w->memo->view[k], memo_bad, k == CACHE_TRIALS ? memo_far : NULL}, w->memo, k};
     }
     return w->memo ? &w->memo->view[kind].calls : NULL;
 }
@@ -170,14 +199,20 @@ const struct ana_memo *wrk_memo(struct wrk *w, enum cache_kept kind)
 static void memo_flush(struct wrk *w, enum cache_kept kind)
 {
     struct wrk_memo *m = w->memo;
-    struct dt_vec(struct cache_bytes) v = {0};
+    struct dt_vec(struct cache_bytes) v = {0}, out = {0};
     struct dt_err e = {0};
     for (unsigned b = 0; m && m->w->cache && b < BUCKETS; b++)
         for (struct kept *k = m->bucket[b]; k; k = k->next)
-            if (k->fresh && k->kind == kind && dt_push(&v, (struct cache_bytes){k->key, k->p, k->n}))
+            if (k->fresh && k->kind == kind && dt_push(&v, (struct cache_bytes){k->key, k->p, k->n})) {
                 k->fresh = false; /* one try */
+                if (!k->theirs && is_measured(k->p, k->n))
+                    dt_push(&out, (struct cache_bytes){k->key, k->p, k->n});
+            }
     if (v.n && cache_kept_put(w->cache, kind, v.p, v.n, FILE_BYTES, &e) < 0)
         warn(m, &e);
+    if (out.n)
+        wrk_share_timed(w, out.p, out.n);
+    free(out.p);
     free(v.p);
 }
 

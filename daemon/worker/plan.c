@@ -106,7 +106,7 @@ static void plan_store(struct job *j, const char *want, const struct dtd_options
         dt_log(DT_LOG_WARN, "not cached: memory was out on the way to it, and something may not have been tried");
         return;
     }
-    json_t *facts = j->w->shared && recipe ? wrk_share_facts(j->w, doc) : NULL;
+    json_t *facts = j->w->shared && recipe ? wrk_share_facts(j->w, doc, j->factors) : NULL;
     struct cache_out out = {facts, j->w->token};
     if (j->w->cache && dtd_store(j->w->cache, &l, j->g, j->digest, j->signature, doc, recipe, j->factors,
                                  facts && !j->w->by_cluster ? &out : NULL, &why) < 0)
@@ -321,6 +321,13 @@ static json_t *nearest(struct job *j)
     return o;
 }
 
+static json_t *nearest_in_cluster(struct job *j)
+{
+    dt_free_ char *policy = dtd_policy(j->opt, "plan");
+    struct cache_key k = {"plan", j->signature, j->w->key, j->w->toolchain, policy};
+    return policy ? wrk_share_near(j->w, &k) : NULL;
+}
+
 /* Lines are those of the text that was posted: made each time, never stored. What cannot be compiled any more is
  * explained without them. */
 static void reasons(struct job *j, json_t *analysis)
@@ -331,8 +338,8 @@ static void reasons(struct job *j, json_t *analysis)
     dt_err_done(&why);
 }
 
-/* Both documents, the analysis with reasons, the nearest other entry, imported recipes of the signature, and its
- * factors. */
+/* Both documents, the analysis with reasons, the nearest other entry here and in the cluster, imported recipes of the
+ * signature, and its factors. */
 int wrk_explain(struct wrk *w, json_t *graph, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
 {
     struct job j = {0};
@@ -353,6 +360,9 @@ int wrk_explain(struct wrk *w, json_t *graph, const struct dtd_options *o, struc
         json_t *near = a->document ? nearest(&j) : NULL;
         if (near)
             json_object_set_new(a->document, "nearest", near);
+        json_t *there = a->document ? nearest_in_cluster(&j) : NULL;
+        if (there)
+            json_object_set_new(a->document, "cluster", there);
         json_t *recipes = NULL; /* that were imported for it */
         if (a->document && w->cache && cache_recipes(w->cache, j.signature, NULL, RECIPES, &recipes, NULL) == 0 &&
             json_array_size(recipes))

@@ -103,6 +103,7 @@ int wrk_request(struct wrk *w, const char *body, size_t len)
     if (r >= 0)
         r = dtd_options_from_json(&o, json_object_get(q, "options"), &e);
     w->shared = r >= 0 && o.shared;
+    w->away = 0;
     w->asked = w->by_cluster = false;
     w->token = 0;
     if (r >= 0 && v->graph)

@@ -35,8 +35,10 @@ struct wrk {
     bool shared;                  /* the service asks the cluster for it */
     bool asked;                   /* a question is not yet answered */
     bool by_cluster;              /* its plan was made by a recipe of the cluster */
+    unsigned away;                /* measurements that were asked for in vain, one after the other */
     int64_t token;                /* of the lease under which it plans, or 0 */
     char refused[DT_SHA256_TEXT]; /* digest of the recipe of the cluster that did not hold for this job, or "" */
+    char instead[DT_SHA256_TEXT]; /* digest of the row of the cluster that is not believed, or "" */
     /* confine.c */
     bool netless;        /* --netless: the service has a network, which this process must not have */
     const char *network; /* what came of it: namespace, unavailable; NULL: not asked for */
@@ -61,7 +63,14 @@ void wrk_share_find(struct wrk *w, const struct cache_key *k);
  * wrk_plan_by_recipe), as often as there is another one to try. 0: search for it; w->token has the lease. */
 typedef int wrk_by_recipe(void *user);
 int wrk_share_plan(struct wrk *w, const struct cache_key *k, wrk_by_recipe *by, void *user);
-json_t *wrk_share_facts(const struct wrk *w, const json_t *plan); /* for the outbox; NULL: memory */
+/* What the cluster has of the same signature that comes nearest to a key, as a member of explain's document:
+ * {"state": "near", "none", "away"; "entry", "differs" of "near"}. NULL: the cluster is not asked for this job. */
+json_t *wrk_share_near(struct wrk *w, const struct cache_key *k);
+/* A measurement of another machine with this device, under a key of the performance library. True: *ret (free()). */
+bool wrk_share_times(struct wrk *w, const char *key, void **ret, size_t *ret_len);
+void wrk_share_timed(struct wrk *w, const struct cache_bytes *v, size_t n); /* tell them what was measured here */
+/* For the outbox; factors: of its signature, or NULL. NULL: memory. */
+json_t *wrk_share_facts(const struct wrk *w, const json_t *plan, json_t *factors);
 
 /* What a verb gives back. */
 struct wrk_answer {

@@ -12,6 +12,9 @@
  *     before it left
  *   * chip, driver, toolkits, versions of dovetail and rewriter: the planner's stamp
  *
+ * What this machine has not measured, another one with the same device may have (ana_memo.far): its interval decides as
+ * one of this machine does.
+ *
  * So repeated layers are measured once, and another planning, of this graph or another one, measures only what is new.
  * Launches that are not steady (analysis/taint/steady.c) are measured each time.
  *
@@ -32,7 +35,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEAD "dovetail times 1\n"
+#define HEAD RW_TIMES_HEAD
 #define MOST_US 1e9
 #define APART 0.5  /* least distance from zero, in widths of the interval */
 #define WORTH 0.01 /* a gain below this part of the launches' own time is none */
@@ -186,6 +189,15 @@ static double own_us(const struct rw_state *now, const uint32_t *gone, uint32_t 
 }
 
 /* ---- entries ----------------------------------------------------------------------------------------------------- */
+/* Of this machine, else of another one. */
+static uint8_t *times_kept(const struct ana_memo *m, const char *key, size_t bytes)
+{
+    uint8_t *body = rw_kept_get(m, HEAD, key, bytes);
+    struct ana_memo far = *m;
+    far.get = m->far;
+    return body || !m->far ? body : rw_kept_get(&far, HEAD, key, bytes);
+}
+
 static size_t length(const struct rw_times *t) { return 8 * (4 + (size_t)t->n); }
 
 static bool is_time(double v) { return isfinite(v) && v >= 0 && v <= MOST_US; }
@@ -218,7 +230,7 @@ int rw_times_get(struct rw_planner *p, const struct rw_state *now, const struct 
         rw_times_done(&t);
         return r;
     }
-    uint8_t *body = *t.key && !p->gate.no_library ? rw_kept_get(m, HEAD, t.key, length(&t)) : NULL;
+    uint8_t *body = *t.key && !p->gate.no_library ? times_kept(m, t.key, length(&t)) : NULL;
     bool there = body && times_decode(body, &t);
     if (body && !there && m->bad)
         m->bad(m->user, t.key, "it has numbers that are no times");

@@ -2,7 +2,8 @@
 """Check a document against its schema: check.py FILE|- KIND [--lines] [--open] [--status N].
 
 KIND: graph, analysis, plan, problem, job, event, results; or a component of schema/api/openapi.json: root, devices,
-cache, health; or an operation and its status, "GET /v1/jobs/{id}" with --status 200: then an undeclared status fails.
+cache, health, explanation; or an operation and its status, "GET /v1/jobs/{id}" with --status 200: then an undeclared
+status fails.
 --lines: one document a line (NDJSON), each checked. A member that the schema does not declare is an error, except in
 graphs (where unknown members are ignored) and with --open. Exit status 0: all fit; 1: the first faults are printed, one
 a line; 2: wrong usage.
@@ -21,7 +22,7 @@ import jsonschema
 
 SCHEMA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "schema")
 KINDS = ("graph", "analysis", "plan", "problem", "job", "event", "results")
-COMPONENTS = ("root", "devices", "cache", "health", "figures", "workers")
+COMPONENTS = ("root", "devices", "cache", "health", "figures", "workers", "explanation")
 
 
 def close(node, inside=False):

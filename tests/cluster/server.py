@@ -193,3 +193,13 @@ class Server:
         if p.returncode:
             raise RuntimeError(p.stderr)
         return [line.split("\t") for line in p.stdout.splitlines()]
+
+
+def missing(daemon):
+    """Why services cannot share here; None: they can."""
+    if not available():
+        return "there is no PostgreSQL server here"
+    r = subprocess.run([daemon, "--check-config", "--shared", "postgresql://h/d", "--device", "soft",
+                        "--cache", "/tmp/c.db", "--socket", "/tmp/d.sock"],
+                       capture_output=True, text=True, check=False)
+    return "dovetaild was built without libpq" if "without libpq" in r.stderr else None

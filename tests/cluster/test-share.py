@@ -6,7 +6,6 @@ A graph's signature decides; graphs differ in the factor of their kernels. What 
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -14,8 +13,8 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
-from harness import DAEMON, SLOW, Service, chain, cli  # noqa: E402
-from server import Server, available  # noqa: E402
+from harness import DAEMON, SLOW, Service, chain, cli, schema  # noqa: E402
+from server import Server, missing  # noqa: E402
 from store import Store  # noqa: E402
 
 ENCODER = os.path.join(HERE, "..", "corpus", "encoder")
@@ -59,8 +58,8 @@ class Cluster(unittest.TestCase):
             self.assertIn(status, (0, -signal.SIGKILL), log)
             self.assertNotIn("Sanitizer", log)
 
-    def service(self, **config):
-        s = Service({"shared": self.db.url(), **config})
+    def service(self, device="soft", **config):
+        s = Service({"shared": self.db.url(), **config}, device)
         self.services.append(s)
         return s
 
@@ -96,6 +95,46 @@ class Shared(Cluster):
         again = b.post(g)
         self.assertEqual((again.status, again.headers["Dovetail-Cache"]), (200, "hit"))
         self.assertEqual((self.told(b, "recipe"), self.told(b, "plan")), (1, 0))
+
+    def test_factors(self):
+        """What the signature is made of stands with the entry, as explain shows it."""
+        a, g = self.service(), graph()
+        signature = self.made(a, g)["signature"]
+        self.drained(a)
+        explained = a.http("GET", self.made(a, g, "want=explain")["links"]["result"]).json()
+        ((factors,),) = self.db.sql(f"SELECT factors FROM dovetail_entry WHERE signature = '{signature}'")
+        self.assertEqual(json.loads(factors), explained["factors"])
+        self.assertEqual(json.loads(factors)["launches"], "3")
+
+    def test_near(self):
+        """explain says what the cluster has for another device and for other options, the nearest first."""
+        here, there, g = self.service("soft:h200"), self.service("soft:h100"), graph()
+
+        def explained(s, query=""):
+            r = s.http("GET", self.made(s, g, "want=explain" + query)["links"]["result"])
+            return r.json()
+        o = explained(here)
+        self.assertEqual(schema.faults(o, "explanation"), [])
+        self.assertEqual(o["cluster"], {"state": "none"})
+        self.drained(here)
+        o = explained(there)
+        self.assertEqual(schema.faults(o, "explanation"), [])
+        near = o["cluster"]
+        self.assertEqual((near["state"], [d["factor"] for d in near["differs"]]), ("near", ["device"]))
+        self.assertIn("h200", near["differs"][0]["stored"])
+        self.assertIn("h100", near["differs"][0]["mine"])
+        self.drained(there)
+        o = explained(here, "&deny=split")  # two differ from h100's, one from its own
+        self.assertEqual([d["factor"] for d in o["cluster"]["differs"]], ["policy"])
+        self.assertNotIn("cluster", explained(there, "&share=0"))
+        path = os.path.join(self.db.dir, "g.json")
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(g, f)
+        self.assertIn("in the cluster: nearest entry differs in\n    device: here ",
+                      cli("explain", path, "--socket", there.socket).stdout)
+        self.db.kill()
+        self.assertEqual(explained(there, "&deny=split")["cluster"], {"state": "away"})
+        self.assertIn("did not answer", cli("explain", path, "--socket", there.socket).stdout)
 
     def test_once(self):
         """Equal posts on both hosts at once: each graph is searched for once."""
@@ -210,6 +249,138 @@ class Away(Cluster):
 
 
 class Trust(Cluster):
+    def keys(self, *names):
+        """A key file of each name; how the signers' file has it."""
+        lines = {}
+        for name in names:
+            r = cli("cache", "keygen", name, "-o", os.path.join(self.db.dir, name))
+            self.assertEqual(r.returncode, 0, r.stderr)
+            lines[name] = r.stdout
+        return lines
+
+    def believe(self, text):
+        path = os.path.join(self.db.dir, "signers")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        os.chmod(path, 0o644)
+        return path
+
+    def signing(self, name, **config):
+        return self.service(sign_key=os.path.join(self.db.dir, name), **config)
+
+    def store(self, space="default"):
+        store = Store(self.db.url(), space)
+        self.addCleanup(store.close)
+        return store
+
+    def row(self, signature):
+        (key,) = self.db.sql("SELECT signature, device, toolchain, policy FROM dovetail_entry "
+                             f"WHERE signature = '{signature}'")
+        return key
+
+    def untrusted(self, s, seal):
+        return s.metric(f'dovetail_cluster_untrusted_total{{seal="{seal}"}}')
+
+    def sent(self, s, g):
+        signature = self.made(s, g)["signature"]
+        self.drained(s)
+        return signature
+
+    def test_signed(self):
+        """Of a host that is believed: taken; of one that does not sign, or of a stranger: planned here, and said."""
+        lines = self.keys("farm", "barn")
+        farm, barn, plain = self.signing("farm"), self.signing("barn"), self.service()
+        strict = self.service(signers=self.believe(lines["farm"]), require_signer="any")
+        g, unsigned, strange = graph(), graph(), graph()
+        self.sent(farm, g)
+        self.assertEqual(self.made(strict, g)["cache"], "shared")
+        self.assertEqual(self.made(plain, g)["cache"], "shared")  # who asks for no signer takes it all the same
+        for s, theirs, seal in ((plain, unsigned, "unsigned"), (barn, strange, "stranger")):
+            self.sent(s, theirs)
+            self.assertEqual(self.untrusted(strict, seal), 0)
+            self.assertEqual(self.made(strict, theirs)["cache"], "miss")
+            self.assertGreaterEqual(self.untrusted(strict, seal), 1)
+        self.assertEqual(strict.read_log().count("rows of the cluster were not used"), 1)  # once a minute
+        self.assertIn("it is not signed", strict.read_log())
+
+    def test_replaced(self):
+        """What a host that signs does not believe, its own result replaces: it is not in the way for ever."""
+        lines = self.keys("farm")
+        signers = self.believe(lines["farm"])
+        g, store = graph(), self.store()
+        key = self.row(self.sent(self.service(), g))
+        self.assertNotIn("seal", store.find(key).row)
+        strict = self.signing("farm", signers=signers, require_signer="farm")
+        self.assertEqual(self.made(strict, g)["cache"], "miss")
+        self.drained(strict)
+        self.assertEqual(store.find(key).row["signer"], "farm")
+        self.assertEqual(self.made(self.service(signers=signers, require_signer="any"), g)["cache"], "shared")
+
+    def test_altered(self):
+        """A row that was signed and altered is a miss also where no signer is required, if the signer is known."""
+        lines = self.keys("farm")
+        a, g, store = self.signing("farm"), graph(), self.store()
+        signers = self.believe(lines["farm"])
+        key = self.row(self.sent(a, g))
+        row = store.find(key).row
+        seal = {m: row[m] for m in ("signer", "seal", "stamp", "factors") if m in row}
+        self.assertEqual(store.put(key, recipe={**row["recipe"], "more": 1}, digest=row["digest"],
+                                   instead=row["digest"], rewriter=row["rewriter"], evidence=row["evidence"],
+                                   **seal).outcome, "ok")
+        for config in ({}, {"require_signer": "any"}):
+            b = self.service(signers=signers, **config)
+            self.assertEqual(self.made(b, g)["cache"], "miss")
+            self.assertGreaterEqual(self.untrusted(b, "forged"), 1)
+
+    def test_moved(self):
+        """A copy in another namespace, seal and all, is a miss there."""
+        lines = self.keys("farm")
+        signers = self.believe(lines["farm"])
+        g = graph()
+        key = self.row(self.sent(self.signing("farm"), g))
+        row = self.store().find(key).row
+        for name in ("created", "used"):
+            del row[name]
+        self.assertEqual(self.store("other").put(key, **row).outcome, "ok")
+        b = self.service(signers=signers, require_signer="any", shared_namespace="other")
+        self.assertEqual(self.made(b, g)["cache"], "miss")
+        self.assertGreaterEqual(self.untrusted(b, "forged"), 1)
+        self.assertEqual(self.made(self.service(signers=signers, require_signer="any"), g)["cache"], "shared")
+
+    def test_revoked(self):
+        """A key that is revoked, or replaced by another of its name, counts from the next look-up on."""
+        lines, graphs = self.keys("farm"), [graph() for _ in range(3)]
+        a = self.signing("farm")
+        for g in graphs:
+            self.sent(a, g)
+        b = self.service(signers=self.believe(lines["farm"]), require_signer="farm")
+        self.assertEqual(self.made(b, graphs[0])["cache"], "shared")
+        os.unlink(os.path.join(self.db.dir, "farm"))
+        new = self.keys("farm")["farm"]
+        self.believe(lines["farm"].strip() + " revoked\n" + new)
+        self.assertEqual(self.made(b, graphs[1])["cache"], "miss")
+        self.assertGreaterEqual(self.untrusted(b, "revoked"), 1)
+        self.believe(new)
+        self.assertEqual(self.made(b, graphs[2])["cache"], "miss")
+        self.assertGreaterEqual(self.untrusted(b, "forged"), 1)
+        fresh = graph()  # a signs with the new key, without a restart
+        self.sent(a, fresh)
+        self.assertEqual(self.made(b, fresh)["cache"], "shared")
+
+    def test_no_key(self):
+        """A key that cannot be read: nothing goes out unsigned; it does when the key is back."""
+        lines = self.keys("farm")
+        a, g = self.signing("farm"), graph()
+        path = os.path.join(self.db.dir, "farm")
+        os.rename(path, path + ".away")
+        self.made(a, g)
+        patient(lambda: "cannot be signed" in a.read_log())
+        self.assertEqual(self.cluster(a)["outbox"]["waiting"], 1)
+        os.rename(path + ".away", path)
+        self.drained(a)
+        self.assertEqual(self.made(self.service(signers=self.believe(lines["farm"]), require_signer="any"),
+                                   g)["cache"], "shared")
+
     def test_forged(self):
         """A row that says something else than its recipe does is a miss, set aside, and the host plans itself."""
         a, b, g = self.service(), self.service(), graph()
@@ -245,18 +416,8 @@ class Trust(Cluster):
         self.assertNotIn("geheim", a.read_log())
 
 
-def missing():
-    """Why this cannot run here; None: it can."""
-    if not available():
-        return "there is no PostgreSQL server here"
-    r = subprocess.run([DAEMON, "--check-config", "--shared", "postgresql://h/d", "--device", "soft",
-                        "--cache", "/tmp/c.db", "--socket", "/tmp/d.sock"],
-                       capture_output=True, text=True, check=False)
-    return "dovetaild was built without libpq" if "without libpq" in r.stderr else None
-
-
 if __name__ == "__main__":
-    if missing():
-        print(missing())
+    if missing(DAEMON):
+        print(missing(DAEMON))
         sys.exit(77)
     unittest.main()

@@ -223,6 +223,34 @@ static void test_large(void **state)
     free(text);
 }
 
+static int64_t facts_put(unsigned n, size_t bytes)
+{
+    struct cache_key k = key(n);
+    char *text = malloc(bytes + 1);
+    memset(text, 'x', bytes);
+    text[bytes] = 0;
+    json_t *doc = json_pack("{s:{s:i}}", "recipe", "t", 1),
+           *facts = json_pack("{s:i, s:{s:s}}", "rewriter", 20, "factors", "l0.kernel", text);
+    struct cache_out out = {facts, 0};
+    assert_int_equal(cache_put_out(c, &k, DIG, doc, NULL, &out, NULL), 0);
+    json_decref(doc);
+    json_decref(facts);
+    free(text);
+    return sql(
+        "SELECT (facts LIKE '%l0.kernel%') + 2 * (facts LIKE '%rewriter%') + 4 * (state = 'waiting') FROM outbox "
+        "ORDER BY id DESC LIMIT 1");
+}
+
+/* Factors are left out rather than a row: of a large one, and when the table is half full. */
+static void test_factors(void **state)
+{
+    assert_int_equal(facts_put(1, 1000), 7);
+    assert_int_equal(facts_put(2, 5u << 20), 6);
+    sql("UPDATE outbox SET bytes = 33554433 WHERE id = 1");
+    assert_int_equal(facts_put(3, 1000), 6);
+    assert_int_equal(size().dropped, 0);
+}
+
 /* Over its bound the parked ones go first, then the oldest, and it is counted. */
 static void test_bound(void **state)
 {
@@ -309,6 +337,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_newer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_parked, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_large, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_factors, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_bound, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_damage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_taken, set_up, tear_down),

@@ -286,6 +286,32 @@ static void test_times(void **state)
         assert_true(strlen(sign_verdict_text((enum sign_verdict)v)) > 10);
 }
 
+/* An entry of a cluster is signed with its namespace: a copy of it elsewhere, or in a bundle, does not match. */
+static void test_namespaces(void **state)
+{
+    static const char *const spaces[] = {"blue", "green", "", "bluesha256:", NULL};
+    char line[256];
+    snprintf(line, sizeof line, "farm %s", public);
+    for (size_t i = 0; i < 5; i++)
+        for (size_t k = 0; k < 5; k++) {
+            struct sign_entry en = entry(), moved = entry();
+            struct sign_seal seal;
+            en.space = spaces[i];
+            moved.space = spaces[k];
+            assert_int_equal(sign_entry_seal(key, &en, NOW, &seal), 0);
+            assert_int_equal(verdict(line, &moved, &seal), i == k ? SIGN_GOOD : SIGN_FORGED);
+        }
+    struct sign_entry en = entry();
+    struct sign_seal seal;
+    en.space = "blue";
+    assert_int_equal(sign_entry_seal(key, &en, NOW, &seal), 0);
+    en.factors = NULL;
+    assert_int_equal(verdict(line, &en, &seal), SIGN_FORGED);
+    en = entry(), en.space = "blue";
+    snprintf(line, sizeof line, "farm %s revoked", public);
+    assert_int_equal(verdict(line, &en, &seal), SIGN_REVOKED);
+}
+
 /* Two keys of one name: both count, until one goes or is revoked. */
 static void test_rotation(void **state)
 {
@@ -433,9 +459,9 @@ static void test_bombs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_key_files), cmocka_unit_test(test_signers_file), cmocka_unit_test(test_seal),
-        cmocka_unit_test(test_replayed),  cmocka_unit_test(test_times),        cmocka_unit_test(test_rotation),
-        cmocka_unit_test(test_packed),    cmocka_unit_test(test_bombs),
+        cmocka_unit_test(test_key_files),  cmocka_unit_test(test_signers_file), cmocka_unit_test(test_seal),
+        cmocka_unit_test(test_replayed),   cmocka_unit_test(test_times),        cmocka_unit_test(test_rotation),
+        cmocka_unit_test(test_namespaces), cmocka_unit_test(test_packed),       cmocka_unit_test(test_bombs),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
