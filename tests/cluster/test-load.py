@@ -1,0 +1,188 @@
+"""Many plans on three services of one cluster at once: each is found once, while hosts and the server die, too.
+
+DOVETAIL_TEST_GRAPHS: how many graphs (60). A repeat is a graph that two hosts searched for; where one is allowed, it is
+counted, and belongs to a job that could not reach the server.
+"""
+import datetime
+import os
+import random
+import signal
+import sys
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
+from harness import SLOW  # noqa: E402
+from hosts import Cluster, graph, main, patient  # noqa: E402
+
+GRAPHS = int(os.environ.get("DOVETAIL_TEST_GRAPHS", "60"))
+HOUR = 3600
+BOUND = 60  # seconds for a job, its waiting in the service's queue included
+
+
+def seconds(stamp):
+    """Since 1970, of a time in a document."""
+    return datetime.datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()
+
+
+class Load(Cluster):
+    def hosts(self, n=3, **config):
+        return [self.service(max_queued=4 * GRAPHS + 64, **config) for _ in range(n)]
+
+    def begin(self, hosts, graphs, pause=0.0):
+        """Every graph to every host, each in an order of its own; the threads, and the jobs that they will fill in."""
+        jobs, chance = [], random.Random(11)
+
+        def post(s, order):
+            for g in order:
+                try:
+                    begun = time.monotonic()
+                    r = s.post(g)
+                    if r.status == 200:
+                        jobs.append((s, {"state": "done", "cache": r.headers["Dovetail-Cache"],
+                                         "signature": r.json()["signature"]}, time.monotonic() - begun))
+                    else:
+                        waiting.append((s, r, begun))
+                except (OSError, AssertionError):
+                    if s.process.poll() is None and s not in self.doomed:
+                        raise
+                    return
+                time.sleep(pause)
+
+        def collect(s, r, begun):
+            try:
+                job = s.finish(r, BOUND + GRAPHS // 2)
+            except (OSError, AssertionError):
+                if s not in self.doomed:
+                    raise
+                return
+            jobs.append((s, job, time.monotonic() - begun))
+
+        waiting, failed = [], []
+
+        def host(s, order):
+            try:
+                mine = len(waiting)
+                post(s, order)
+                for w in [w for w in waiting[mine:] + waiting[:mine] if w[0] is s]:
+                    collect(*w)
+            except Exception as e:  # whatever it is, it is this test's failure
+                failed.append(e)
+        threads = []
+        for s in hosts:
+            order = list(graphs)
+            chance.shuffle(order)
+            threads.append(threading.Thread(target=host, args=(s, order)))
+        for t in threads:
+            t.start()
+        return threads, jobs, failed
+
+    def setUp(self):
+        super().setUp()
+        self.doomed = []
+
+    def end(self, load, hosts, graphs):
+        """All answered, all done; then what each was: {signature: [(cache, service)]}."""
+        threads, jobs, failed = load
+        for t in threads:
+            t.join()
+        self.assertEqual(failed, [])
+        living = [s for s in hosts if s not in self.doomed]
+        self.assertEqual([j for _, j, _ in jobs if j["state"] != "done"], [])
+        for s in living:
+            self.assertEqual(sum(h is s for h, _, _ in jobs), len(graphs))
+        found = {}
+        for s, job, _ in jobs:
+            found.setdefault(job["signature"], []).append((job["cache"], s))
+        self.assertEqual(len(found), len(graphs))
+        print(f"\n  {len(jobs)} jobs, the slowest {max(t for _, _, t in jobs):.1f} s", end=" ", flush=True)
+        return found
+
+    def settled(self, hosts, graphs):
+        """Everything is sent, nothing is leased, the database has one row for each."""
+        for s in hosts:
+            patient(lambda: not self.cluster(s)["outbox"]["waiting"], 60)
+            self.assertEqual(self.cluster(s)["outbox"]["parked"], 0)
+            patient(lambda: not self.cluster(s)["leases"], 30)
+        self.assertEqual(self.db.sql("SELECT count(*) FROM dovetail_lease WHERE expires > now()"), [["0"]])
+        self.assertEqual(self.db.sql("SELECT count(*), count(DISTINCT signature) FROM dovetail_entry"),
+                         [[str(len(graphs))] * 2])
+
+    def repeats(self, found):
+        return sum(sum(c == "miss" for c, _ in of) - 1 for of in found.values())
+
+    def told_sum(self, hosts, *say):
+        return sum(self.told(s, w) for s in hosts for w in say)
+
+    def test_once(self):
+        """Each graph is searched for by one host; the others have it from that one."""
+        hosts, graphs = self.hosts(), [graph() for _ in range(GRAPHS)]
+        found = self.end(self.begin(hosts, graphs), hosts, graphs)
+        for of in found.values():
+            self.assertEqual(sorted(c for c, _ in of), ["miss", "shared", "shared"])
+        self.assertEqual(self.told_sum(hosts, "plan"), GRAPHS)
+        self.assertEqual(self.told_sum(hosts, "away", "overtime"), 0)
+        self.settled(hosts, graphs)
+        # the work is shared out: no host has all of it
+        self.assertTrue(all(sum((("miss", s) in of) for of in found.values()) < GRAPHS for s in hosts))
+
+    def test_server_dies(self):
+        """The server is killed in the middle, and comes back: nothing is lost, and only who could not ask repeats."""
+        hosts, graphs = self.hosts(), [graph() for _ in range(GRAPHS)]
+        load = self.begin(hosts, graphs, 0.1)
+        patient(lambda: self.told_sum(hosts, "plan") > GRAPHS // 3)
+        begun = time.time()
+        self.db.kill()
+        for s in hosts:
+            self.assertEqual(s.http("GET", "/healthz").json()["status"], "ok")
+        time.sleep(1)
+        self.db.start()
+        for s in hosts:
+            patient(lambda: self.cluster(s)["state"] == "ok", 60)
+        ended = time.time()
+        found = self.end(load, hosts, graphs)
+        self.settled(hosts, graphs)
+        self.assertTrue(all(any(c == "miss" for c, _ in of) for of in found.values()))
+        away = self.told_sum(hosts, "away")
+        print(f"{self.repeats(found)} repeats, {away:.0f} times the server was not there", end=" ", flush=True)
+        self.assertGreater(away, 0)
+        self.assertLessEqual(self.repeats(found), away)
+        self.assertEqual(self.told_sum(hosts, "overtime"), 0)
+        # all but one of those that searched for the same did so while there was no server
+        for signature, of in found.items():
+            apart = [j for _, j, _ in load[1] if j["signature"] == signature and j["cache"] == "miss"
+                     and not (seconds(j["finished"]) >= begun and seconds(j["started"]) <= ended)]
+            self.assertLessEqual(len(apart), 1, (begun, ended, apart))
+        # and after it everything is as before
+        again = [graph() for _ in range(4)]
+        found = self.end(self.begin(hosts, again), hosts, again)
+        self.assertEqual(self.repeats(found), 0)
+
+    def test_host_dies(self):
+        """A host is killed while it holds leases: the others plan what it would have, once. The hosts' clocks are apart
+        by hours: the server's alone counts."""
+        graphs = [graph() for _ in range(GRAPHS // 2)]
+        hosts = [self.service_wrong_by(seconds, max_queued=4 * GRAPHS + 64) for seconds in (7 * HOUR, 0, -7 * HOUR)]
+        now = [s.finish(s.post(graph(), "want=plan&share=0"))["created"] for s in hosts]
+        self.assertEqual(len({t[:13] for t in now}), 3 if SLOW == 1 else 1, now)  # their hours
+        dead, others = hosts[0], hosts[1:]
+        self.doomed = [dead]
+        load = self.begin(hosts, graphs, 0.05)
+        patient(lambda: self.told(dead, "plan") > 2)
+        workers = [w["pid"] for w in dead.workers()]
+        for w in workers:  # so that it does hold some
+            os.kill(w, signal.SIGSTOP)
+        held = patient(lambda: self.cluster(dead)["leases"])
+        dead.process.kill()
+        dead.process.wait()
+        found = self.end(load, hosts, graphs)
+        print(f"{held} leases were held", end=" ", flush=True)
+        patient(lambda: not any(os.path.exists(f"/proc/{w}") for w in workers))
+        self.assertEqual(self.told_sum(others, "away", "overtime"), 0)
+        self.assertEqual([of for of in found.values() if sum(c == "miss" for c, s in of if s is not dead) > 1], [])
+        self.settled(others, graphs)
+
+
+if __name__ == "__main__":
+    main()
