@@ -1,4 +1,5 @@
-"""Many plans on three services of one cluster at once: each is found once, while hosts and the server die, too.
+"""Many plans on three services of one cluster at once: each is found once, while hosts and the server die, too. And
+jobs of a service whose way to the server is bad.
 
 DOVETAIL_TEST_GRAPHS: how many graphs (60). A repeat is a graph that two hosts searched for; where one is allowed, it is
 counted, and belongs to a job that could not reach the server.
@@ -15,6 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
 from harness import SLOW  # noqa: E402
 from hosts import Cluster, graph, main, patient  # noqa: E402
+from proxy import Cut, Delay, Proxy, Stall, Trickle, end, right  # noqa: E402
 
 GRAPHS = int(os.environ.get("DOVETAIL_TEST_GRAPHS", "60"))
 HOUR = 3600
@@ -182,6 +184,106 @@ class Load(Cluster):
         self.assertEqual(self.told_sum(others, "away", "overtime"), 0)
         self.assertEqual([of for of in found.values() if sum(c == "miss" for c, s in of if s is not dead) > 1], [])
         self.settled(others, graphs)
+
+
+class Network(Cluster):
+    """A service behind a bad network, and another that fills the cluster. What calls see is in test-faults.py; here
+    are jobs: each is answered, in time, and when the network is well again the cluster is used again."""
+
+    def setUp(self):
+        super().setUp()
+        self.proxy = Proxy(self.db)
+        self.addCleanup(self.proxy.close)
+        self.good = self.service()
+        self.s = self.service(shared=self.proxy.url())
+        self.known(self.s)
+
+    def test_bad(self):
+        """One after the other, on the same services: after each all is as if it had not been."""
+        for way in (self.stall, self.delay, self.reset, self.cut, self.trickle):
+            with self.subTest(way.__name__):
+                way()
+
+    def known(self, s=None):
+        """A graph that is in the cluster; with a service: which takes it from there."""
+        g = graph()
+        self.made(self.good, g)
+        self.drained(self.good)
+        if s:
+            self.assertEqual(self.made(s, g)["cache"], "shared")
+        return g
+
+    def timed(self, g, bound):
+        begun = time.monotonic()
+        job = self.made(self.s, g)
+        took = time.monotonic() - begun
+        self.assertLess(took, bound * SLOW, job)
+        again = time.monotonic()
+        self.assertEqual(self.s.post(g).headers["Dovetail-Cache"], "hit")
+        self.assertLess(time.monotonic() - again, 0.3 * SLOW)
+        print(f"\n  {self.proxy.spoil.__class__.__name__}: {job['cache']} after {took:.2f} s", end=" ", flush=True)
+        return job["cache"]
+
+    def opened(self):
+        return self.s.metric("dovetail_cluster_breaker_open")
+
+    def well(self):
+        """As if nothing had been."""
+        self.proxy.spoil = right
+        patient(lambda: self.cluster(self.s)["state"] == "ok", 60)
+        self.assertEqual(self.opened(), 0)
+        self.drained(self.s)
+        self.known(self.s)
+        self.assertEqual(self.cluster(self.s)["outbox"]["parked"], 0)
+
+    def stall(self):
+        """Nothing comes back: the job waits for one statement's time, then the breaker spares the others that."""
+        known = [self.known() for _ in range(3)]
+        self.proxy.spoil = Stall(self.proxy)
+        self.assertEqual(self.timed(known[0], 8), "miss")
+        patient(self.opened, 10)
+        for g in known[1:]:
+            self.assertEqual(self.timed(g, 4), "miss")
+        self.well()
+
+    def delay(self):
+        """Later than a look-up waits: misses, and leases and results go all the same."""
+        known = [self.known() for _ in range(2)]
+        self.proxy.spoil = Delay(0.12)
+        for g in known:
+            self.assertEqual(self.timed(g, 8), "miss")
+        self.assertEqual(self.opened(), 0)
+        self.assertGreater(self.s.metric('dovetail_cluster_calls_total{call="claim",outcome="ok"}'), 0)
+        self.well()
+
+    def reset(self):
+        """Connections end while they are used, again and again."""
+        known = [self.known() for _ in range(4)]
+        self.proxy.spoil = end
+        self.assertIn(self.timed(known[0], 8), ("miss", "shared"))
+        patient(self.opened, 10)
+        self.proxy.spoil = right
+        patient(lambda: not self.opened(), 30)
+        for g in known[1:]:
+            threading.Timer(0.05, self.proxy.reset).start()
+            self.assertIn(self.timed(g, 8), ("miss", "shared"))
+        self.well()
+
+    def cut(self):
+        """The row of a recipe ends in its middle: it is no recipe, and no damaged one either."""
+        g = self.known()
+        self.proxy.spoil = cut = Cut(self.proxy)
+        self.assertEqual(self.timed(g, 8), "miss")
+        self.assertGreater(cut.cuts, 0)
+        self.well()
+        self.assertEqual(self.db.sql("SELECT count(*) FROM dovetail_aside"), [["0"]])
+
+    def trickle(self):
+        """So few bytes a second that an answer takes longer than its deadline."""
+        g = self.known()
+        self.proxy.spoil = Trickle(8)
+        self.assertEqual(self.timed(g, 10), "miss")
+        self.well()
 
 
 if __name__ == "__main__":
