@@ -1,24 +1,30 @@
 """Many plans on three services of one cluster at once: each is found once, while hosts and the server die, too. And
 jobs of a service whose way to the server is bad.
 
-DOVETAIL_TEST_GRAPHS: how many graphs (60). A repeat is a graph that two hosts searched for; where one is allowed, it is
+DOVETAIL_TEST_GRAPHS: how many graphs (60). DOVETAIL_TEST_ROWS: how many results wait to be sent (3000). A repeat is a graph that two hosts searched for; where one is allowed, it is
 counted, and belongs to a job that could not reach the server.
 """
 import datetime
+import json
 import os
 import random
 import signal
+import sqlite3
+import statistics
+import subprocess
 import sys
 import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
-from harness import SLOW  # noqa: E402
+from harness import SLOW, UnixHTTP, row_sum  # noqa: E402
 from hosts import Cluster, graph, main, patient  # noqa: E402
 from proxy import Cut, Delay, Proxy, Stall, Trickle, end, right  # noqa: E402
+from store import signature  # noqa: E402
 
 GRAPHS = int(os.environ.get("DOVETAIL_TEST_GRAPHS", "60"))
+ROWS = int(os.environ.get("DOVETAIL_TEST_ROWS", "3000"))
 HOUR = 3600
 BOUND = 60  # seconds for a job, its waiting in the service's queue included
 
@@ -164,7 +170,7 @@ class Load(Cluster):
     def test_host_dies(self):
         """A host is killed while it holds leases: the others plan what it would have, once. The hosts' clocks are apart
         by hours: the server's alone counts."""
-        graphs = [graph() for _ in range(GRAPHS // 2)]
+        graphs = [graph() for _ in range(GRAPHS // 3)]
         hosts = [self.service_wrong_by(seconds, max_queued=4 * GRAPHS + 64) for seconds in (7 * HOUR, 0, -7 * HOUR)]
         now = [s.finish(s.post(graph(), "want=plan&share=0"))["created"] for s in hosts]
         self.assertEqual(len({t[:13] for t in now}), 3 if SLOW == 1 else 1, now)  # their hours
@@ -284,6 +290,169 @@ class Network(Cluster):
         self.proxy.spoil = Trickle(8)
         self.assertEqual(self.timed(g, 10), "miss")
         self.well()
+
+
+class Outbox(Cluster):
+    def fill(self, path, n):
+        """n rows as the one that is there, under other signatures: as if this host had found so many plans."""
+        with sqlite3.connect(path) as c:
+            c.row_factory = sqlite3.Row
+            row = dict(c.execute("SELECT * FROM outbox").fetchone())
+            row.pop("id")
+            summed = ("signature", "device", "toolchain", "policy", "digest", "body", "facts")
+            for i in range(n):
+                row["signature"] = signature(f"filled {i}")
+                row["sha256"] = row_sum([row[name] for name in summed])
+                c.execute(f"INSERT INTO outbox ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})",
+                          list(row.values()))
+        c.close()
+
+    def hits(self, s, known, until):
+        """Milliseconds of hits on one connection, until something is so."""
+        took, bodies, c = [], [json.dumps(g) for g in known], UnixHTTP(s.socket, 30 * SLOW)
+        while not until():
+            for body in 10 * bodies:
+                begun = time.monotonic()
+                c.request("POST", "/v1/jobs?want=plan", body)
+                r = c.getresponse()
+                r.read()
+                took.append((time.monotonic() - begun) * 1e3)
+                self.assertEqual(r.headers["Dovetail-Cache"], "hit")
+        c.close()
+        return took
+
+    def test_many(self):
+        """The server was away for long: all that was found meanwhile is sent, and users' jobs do not notice."""
+        path = os.path.join(self.db.dir, "a.db")
+        s = self.service(cache=path)
+        known = [graph() for _ in range(10)]
+        self.db.kill()
+        for g in known[:1]:
+            self.made(s, g)
+        self.assertEqual(s.stop(), 0)
+        self.fill(path, ROWS)
+        s = self.service(cache=path)
+        for g in known[1:]:
+            self.made(s, g)
+        total = ROWS + len(known)
+        patient(lambda: self.cluster(s)["outbox"]["waiting"] == total)
+        jobs = [graph() for _ in range(12)]
+        ended = time.monotonic() + 1.5
+        before = self.hits(s, known, lambda: time.monotonic() > ended)
+        alone = [self.took(s, g) for g in jobs[:6]]
+        total += len(jobs[:6])
+        self.db.start()
+        patient(lambda: self.cluster(s)["outbox"]["waiting"] < total, 30)
+        begun, first = time.monotonic(), self.cluster(s)["outbox"]["waiting"]
+        during = self.hits(s, known, lambda: self.cluster(s)["outbox"]["waiting"] < first * 2 // 3)
+        beside = [self.took(s, g) for g in jobs[6:]]
+        self.assertGreater(self.cluster(s)["outbox"]["waiting"], 0)
+        during += self.hits(s, known, lambda: not self.cluster(s)["outbox"]["waiting"])
+        seconds = time.monotonic() - begun
+        was, now = (statistics.median(x) for x in (before, during))
+        print(f"\n  {first} rows in {seconds:.1f} s, {first / seconds:.0f} a second; hits {was:.2f} ms before, "
+              f"{now:.2f} while they go (p99 {sorted(during)[len(during) * 99 // 100]:.1f}); jobs {statistics.median(alone):.0f} and "
+              f"{statistics.median(beside):.0f} ms", end=" ", flush=True)
+        self.drained(s)
+        self.assertEqual(self.cluster(s)["outbox"]["parked"] + self.cluster(s)["outbox"]["dropped"], 0)
+        self.assertEqual(self.db.sql("SELECT count(*) FROM dovetail_entry"), [[str(total + 6)]])
+        # the machine may be busy, and PostgreSQL writes ten thousand rows on it meanwhile
+        self.assertLess(now, 3 * was + 2 * SLOW)
+        self.assertLess(statistics.median(beside), 3 * statistics.median(alone) + 300 * SLOW)
+
+    def took(self, s, g):
+        begun = time.monotonic()
+        self.made(s, g)
+        return (time.monotonic() - begun) * 1e3
+
+
+class Database(Cluster):
+    """The server answers, and will not have what is put."""
+
+    def test_each(self):
+        for way in (self.read_only, self.newer, self.full):
+            with self.subTest(way.__name__):
+                way()
+
+    def kept(self, state, undo):
+        """Jobs are done, their results are kept, and sent when they can be."""
+        s = self.service()
+        for _ in range(2):
+            self.assertLess(self.took(s, graph()), 8 * SLOW)
+        patient(lambda: self.cluster(s)["state"] == state)
+        self.assertEqual(self.cluster(s)["outbox"]["waiting"], 2)
+        undo()
+        patient(lambda: self.cluster(s)["state"] == "ok" and not self.cluster(s)["outbox"]["waiting"], 60)
+        self.assertEqual((self.cluster(s)["outbox"]["parked"], self.cluster(s)["outbox"]["sent"]), (0, 2))
+        return s
+
+    def took(self, s, g, cache="miss"):
+        begun = time.monotonic()
+        self.assertEqual(self.made(s, g)["cache"], cache)
+        return time.monotonic() - begun
+
+    def filled(self):
+        """One with a graph in it."""
+        s, g = self.service(), graph()
+        self.made(s, g)
+        self.drained(s)
+        return g
+
+    def ends(self):
+        self.db.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'dovetail'", "postgres")
+
+    def read_only(self):
+        """A replica that is asked: what is there is taken, what is found here waits."""
+        g = self.filled()
+        setting = "ALTER DATABASE dovetail SET default_transaction_read_only = "
+        self.db.sql(setting + "on", "postgres")
+        self.ends()
+        self.assertLess(self.took(self.service(), g, "shared"), 8 * SLOW)
+
+        def undo():
+            self.db.sql(setting + "off", "postgres")
+            self.ends()
+        self.kept("read-only", undo)
+
+    def newer(self):
+        """Its tables are of a later major version."""
+        g = self.filled()
+        self.db.sql("UPDATE dovetail_schema SET major = major + 1")
+        s = self.kept("schema", lambda: self.db.sql("UPDATE dovetail_schema SET major = major - 1"))
+        self.took(s, g, "shared")
+
+    def full(self):
+        """Its disk is full: a small file system, or where none can be mounted the error alone."""
+        g = self.filled()
+        small = os.path.join(self.db.dir, "small")
+        os.mkdir(small)
+        mounted = os.geteuid() == 0 and not subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", small],
+                                                           capture_output=True, check=False).returncode
+        if mounted:
+            self.addCleanup(subprocess.run, ["umount", "-l", small], check=True)
+            os.chown(small, self.db.user.pw_uid, self.db.user.pw_gid)
+            self.db.sql(f"CREATE TABLESPACE small LOCATION '{small}'", "postgres")
+            self.db.sql("ALTER TABLE dovetail_entry SET TABLESPACE small")
+            self.db.sql("CREATE TABLE fill (x text) TABLESPACE small; ALTER TABLE fill ALTER x SET STORAGE EXTERNAL")
+            for size in (100000, 8000, 1):
+                with self.assertRaisesRegex(RuntimeError, "No space left"):
+                    while True:
+                        self.db.sql(f"INSERT INTO fill SELECT repeat('x', {size}) FROM generate_series(1, 4)")
+            # what is left of the page that g is on
+            columns = [r[0] for r in self.db.sql("SELECT attname FROM pg_attribute WHERE attnum > 2 AND "
+                                                 "attrelid = 'dovetail_entry'::regclass ORDER BY attnum")]
+            with self.assertRaisesRegex(RuntimeError, "No space left"):
+                while True:
+                    self.db.sql("INSERT INTO dovetail_entry SELECT 'filler', 'sha256:' || encode(sha256("
+                                f"random()::text::bytea), 'hex'), {', '.join(columns)} FROM dovetail_entry LIMIT 1")
+        else:
+            self.db.sql("CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION "
+                        "'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$; CREATE "
+                        "TRIGGER full_disk BEFORE INSERT ON dovetail_entry EXECUTE FUNCTION full_disk()")
+        print(f"\n  {'a small file system' if mounted else 'the error alone'}", end=" ", flush=True)
+        self.took(self.service(), g, "shared")
+        self.kept("ok", lambda: self.db.sql("DROP TABLE IF EXISTS fill; "
+                                            "DROP TRIGGER IF EXISTS full_disk ON dovetail_entry"))
 
 
 if __name__ == "__main__":
