@@ -34,6 +34,8 @@
 #define BYTES "67108864" /* of bodies */
 #define LARGEST (4u << 20)
 #define REASON_MAX 500
+/* seconds that a row may have to wait; what has more was written before the clock was set back */
+#define FARTHEST 60
 
 static int outbox_sum(const char *const key[4], const char *digest, const char *body, const char *facts,
                       char sum[DT_SHA256_TEXT])
@@ -171,8 +173,8 @@ int cache_outbox_due(struct cache *c, unsigned max, struct cache_outgoing *ret, 
     int rc, r = 1;
     snprintf(sql, sizeof sql,
              "SELECT id, token, created, signature, device, toolchain, policy, digest, body, facts, sha256 FROM outbox "
-             "WHERE state = 'waiting' AND due <= unixepoch() ORDER BY id LIMIT %u",
-             max);
+             "WHERE state = 'waiting' AND due NOT BETWEEN unixepoch() + 1 AND unixepoch() + %d ORDER BY id LIMIT %u",
+             FARTHEST, max);
     if ((rc = cache_prepare(c, sql, NULL, 0, &s)) != SQLITE_OK) {
         if (cache_db_damaged(rc))
             return cache_db_replace(c, e);

@@ -10,6 +10,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from proxy import Proxy  # noqa: E402
 from server import SLOW, Server, available, program  # noqa: E402
 from store import Store, key, plan  # noqa: E402
 
@@ -446,49 +447,6 @@ class Secrets(unittest.TestCase):
             s.reader.join()
             for f in (s.process.stdin, s.process.stdout, s.process.stderr):
                 f.close()
-
-
-class Proxy:
-    """Between the two, on a socket of its own; spoil(bytes of the server) is what the client sees, None: the end."""
-
-    def __init__(self, server, spoil):
-        self.path, self.to = server.run, os.path.join(server.run, ".s.PGSQL.5432")
-        self.spoil, self.port = spoil, 7000 + next(names) % 50000
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.at = os.path.join(self.path, f".s.PGSQL.{self.port}")
-        self.listener.bind(self.at)
-        self.listener.listen(16)
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            server = socket.socket(socket.AF_UNIX)
-            server.connect(self.to)
-            threading.Thread(target=self.pump, args=(client, server, lambda b: b), daemon=True).start()
-            threading.Thread(target=self.pump, args=(server, client, self.spoil), daemon=True).start()
-
-    def pump(self, a, b, spoil):
-        try:
-            while data := a.recv(65536):
-                data = spoil(data)
-                if data is None:
-                    break
-                b.sendall(data)
-        except OSError:
-            pass
-        for s in (a, b):
-            try:
-                s.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-
-    def close(self):
-        self.listener.close()
-        os.remove(self.at)
 
 
 class Hostile(Case):

@@ -3,79 +3,17 @@
 A graph's signature decides; graphs differ in the factor of their kernels. What a service did is read off its jobs'
 `cache` and its metrics, what happened in the cluster off the tables.
 """
-import json
 import os
 import signal
 import sys
 import threading
 import time
-import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
-from harness import DAEMON, SLOW, Service, chain, cli, schema  # noqa: E402
-from server import Server, missing  # noqa: E402
+from harness import SLOW, cli, schema  # noqa: E402
+from hosts import Cluster, graph, main, patient, slow_graph  # noqa: E402
 from store import Store  # noqa: E402
-
-ENCODER = os.path.join(HERE, "..", "corpus", "encoder")
-factor = iter(range(3, 1000))
-
-
-def graph(n=3):
-    """One that nobody has seen."""
-    return chain(n, factor=float(next(factor)))
-
-
-def slow_graph():
-    """One that is planned for seconds."""
-    with open(os.path.join(ENCODER, "graph.json"), encoding="utf-8") as f:
-        g = json.load(f)
-    for m in g["modules"].values():
-        if "file" in m:
-            with open(os.path.join(ENCODER, m.pop("file")), encoding="utf-8") as f:
-                m["cuda"] = f.read()
-    return g
-
-
-def patient(what, seconds=20):
-    deadline = time.monotonic() + seconds * SLOW
-    while not (got := what()):
-        assert time.monotonic() < deadline, "it does not come"
-        time.sleep(0.05)
-    return got
-
-
-class Cluster(unittest.TestCase):
-    def setUp(self):
-        self.db = Server()
-        self.addCleanup(self.db.remove)
-        self.services = []
-
-    def tearDown(self):
-        for s in self.services:
-            status, log = s.stop(), s.read_log()
-            s.remove()
-            self.assertIn(status, (0, -signal.SIGKILL), log)
-            self.assertNotIn("Sanitizer", log)
-
-    def service(self, device="soft", **config):
-        s = Service({"shared": self.db.url(), **config}, device)
-        self.services.append(s)
-        return s
-
-    def cluster(self, s):
-        return s.http("GET", "/healthz").json()["cluster"]
-
-    def made(self, s, g, query="want=plan", seconds=60):
-        job = s.finish(s.post(g, query), seconds)
-        self.assertEqual(job["state"], "done", job)
-        return job
-
-    def drained(self, s):
-        patient(lambda: not self.cluster(s)["outbox"]["waiting"])
-
-    def told(self, s, say):
-        return s.metric(f'dovetail_cluster_answers_total{{say="{say}"}}')
 
 
 class Shared(Cluster):
@@ -417,7 +355,4 @@ class Trust(Cluster):
 
 
 if __name__ == "__main__":
-    if missing(DAEMON):
-        print(missing(DAEMON))
-        sys.exit(77)
-    unittest.main()
+    main()

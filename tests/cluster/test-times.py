@@ -5,12 +5,11 @@ import os
 import sqlite3
 import sys
 import time
-import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e"), os.path.join(HERE, "..", "fault")]
-from harness import DAEMON, SCALE, SLOW, Service, chain  # noqa: E402
-from server import Server, missing  # noqa: E402
+from harness import SCALE, SLOW, chain  # noqa: E402
+from hosts import Cluster, main  # noqa: E402
 from store import Store  # noqa: E402
 from switch import fault  # noqa: E402
 
@@ -28,24 +27,13 @@ def other():
     return g
 
 
-class Times(unittest.TestCase):
+class Times(Cluster):
     def setUp(self):
         fault("")
-        self.db = Server()
-        self.addCleanup(self.db.remove)
-        self.services = []
-
-    def tearDown(self):
-        for s in self.services:
-            status, log = s.stop(), s.read_log()
-            s.remove()
-            self.assertEqual(status, 0, log)
-            self.assertNotIn("Sanitizer", log)
+        super().setUp()
 
     def service(self, device="cuda", **config):
-        s = Service({"shared": self.db.url(), **config}, device)
-        self.services.append(s)
-        return s
+        return super().service(device, **config)
 
     def store(self):
         store = Store(self.db.url())
@@ -140,7 +128,4 @@ class Times(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if missing(DAEMON):
-        print(missing(DAEMON))
-        sys.exit(77)
-    unittest.main()
+    main()

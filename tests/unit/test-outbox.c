@@ -205,6 +205,18 @@ static void test_parked(void **state)
     assert_true(first() > bad);
 }
 
+/* The clock was set back by hours after a row was put off: it does not wait for hours. */
+static void test_clock(void **state)
+{
+    put(1);
+    int64_t id = first();
+    assert_int_equal(cache_outbox_later(c, id, NULL), 0);
+    put(2);
+    assert_true(first() > id);
+    sql("UPDATE outbox SET due = unixepoch() + 7200 WHERE due > 0");
+    assert_int_equal(first(), id);
+}
+
 /* What is too large for the cluster is parked at once. */
 static void test_large(void **state)
 {
@@ -336,6 +348,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_eviction, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_newer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_parked, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_clock, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_large, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_factors, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_bound, set_up, tear_down),
