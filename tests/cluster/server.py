@@ -157,14 +157,15 @@ class Server:
         shutil.rmtree(self.dir, ignore_errors=True)
 
     # ---- pgbouncer --------------------------------------------------------------------------------------------------
-    def start_bouncer(self, pool=4):
+    def start_bouncer(self, pool=4, clients=200):
         ini, users = (os.path.join(self.dir, n) for n in ("pgbouncer.ini", "users.txt"))
         with open(users, "w", encoding="utf-8") as f:
             f.write(f'"{self.ROLE}" "{self.password or ""}"\n')
         with open(ini, "w", encoding="utf-8") as f:
             f.write(f"[databases]\ndovetail = host={self.run} port={self.port} dbname=dovetail\n[pgbouncer]\n"
                     f"listen_addr =\nlisten_port = 6432\nunix_socket_dir = {self.run}\nauth_type = any\n"
-                    f"auth_file = {users}\npool_mode = transaction\ndefault_pool_size = {pool}\nmax_client_conn = 200\n"
+                    f"auth_file = {users}\npool_mode = transaction\ndefault_pool_size = {pool}\n"
+                    f"max_client_conn = {clients}\n"
                     f"ignore_startup_parameters = extra_float_digits\nlogfile =\npidfile =\n")
         # with auth_type any a user must be named with the database
         text = open(ini, encoding="utf-8").read().replace("dbname=dovetail", f"dbname=dovetail user={self.ROLE}"

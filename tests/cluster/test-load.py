@@ -1,8 +1,9 @@
 """Many plans on three services of one cluster at once: each is found once, while hosts and the server die, too. And
 jobs of a service whose way to the server is bad.
 
-DOVETAIL_TEST_GRAPHS: how many graphs (60). DOVETAIL_TEST_ROWS: how many results wait to be sent (3000). A repeat is a graph that two hosts searched for; where one is allowed, it is
-counted, and belongs to a job that could not reach the server.
+DOVETAIL_TEST_GRAPHS: how many graphs (60). DOVETAIL_TEST_ROWS: how many results wait to be sent (3000). A repeat is a
+graph that two hosts searched for; where one is allowed, it is counted, and belongs to a job that could not reach the
+server.
 """
 import datetime
 import json
@@ -350,8 +351,9 @@ class Outbox(Cluster):
         during += self.hits(s, known, lambda: not self.cluster(s)["outbox"]["waiting"])
         seconds = time.monotonic() - begun
         was, now = (statistics.median(x) for x in (before, during))
+        p99 = sorted(during)[len(during) * 99 // 100]
         print(f"\n  {first} rows in {seconds:.1f} s, {first / seconds:.0f} a second; hits {was:.2f} ms before, "
-              f"{now:.2f} while they go (p99 {sorted(during)[len(during) * 99 // 100]:.1f}); jobs {statistics.median(alone):.0f} and "
+              f"{now:.2f} while they go (p99 {p99:.1f}); jobs {statistics.median(alone):.0f} and "
               f"{statistics.median(beside):.0f} ms", end=" ", flush=True)
         self.drained(s)
         self.assertEqual(self.cluster(s)["outbox"]["parked"] + self.cluster(s)["outbox"]["dropped"], 0)
