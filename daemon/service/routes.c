@@ -12,6 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/json.h"
 #include "base/str.h"
 #include "daemon/service/http-priv.h"
 #include "daemon/service/service.h"
@@ -24,7 +25,7 @@
 
 void dtd_reply_json(struct dtd_req *r, int status, const char *headers, json_t *o)
 {
-    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    char *text = o ? dt_json_dumps(o, JSON_COMPACT) : NULL;
     json_decref(o);
     if (text)
         dtd_reply_take(r, status, "application/json", headers, text, strlen(text));
