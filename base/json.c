@@ -211,3 +211,18 @@ const char *dt_json_text(const json_t *o, const char *name)
     const char *s = json_string_value(json_object_get(o, name));
     return s ? s : "";
 }
+
+static int dump_piece(const char *p, size_t n, void *user)
+{
+    struct dt_str *s = user;
+    dt_str_addn(s, p, n);
+    return s->failed ? -1 : 0;
+}
+
+char *dt_json_dumps(const json_t *o, size_t flags)
+{
+    struct dt_str s = {0};
+    if (json_dump_callback(o, dump_piece, &s, flags))
+        s.failed = true; /* a piece that failed stays so, whether jansson says it or not */
+    return dt_str_take(&s);
+}

@@ -50,12 +50,21 @@ void dt_str_addn(struct dt_str *s, const void *p, size_t n)
 void dt_str_add(struct dt_str *s, const char *text) { dt_str_addn(s, text, strlen(text)); }
 void dt_str_addc(struct dt_str *s, char c) { dt_str_addn(s, &c, 1); }
 
+/* Into the room that there is; only where it does not suffice, once more. */
 void dt_str_addfv(struct dt_str *s, const char *fmt, va_list ap)
 {
     va_list ap2;
+    if (!str_room(s, 0))
+        return;
+    size_t room = s->cap - s->len;
     va_copy(ap2, ap);
-    int n = vsnprintf(NULL, 0, fmt, ap2);
+    int n = vsnprintf(s->s + s->len, room, fmt, ap2);
     va_end(ap2);
+    if (n >= 0 && (size_t)n < room) {
+        s->len += (size_t)n;
+        return;
+    }
+    s->s[s->len] = 0;
     if (n < 0 || !str_room(s, (size_t)n)) {
         s->failed = true;
         return;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/alloc.h"
 #include "base/base64.h"
 #include "base/str.h"
@@ -69,7 +70,7 @@ static void op_work(struct dtd_async *a)
     if (o->rc < 0)
         return;
     const json_t *bundle = json_object_get(doc, "bundle");
-    o->text = bundle ? op_bytes(bundle, &o->len) : json_dumps(doc, JSON_COMPACT);
+    o->text = bundle ? op_bytes(bundle, &o->len) : dt_json_dumps(doc, JSON_COMPACT);
     if (o->text && !bundle)
         o->len = strlen(o->text);
     if (!o->text)

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/alloc.h"
 #include "cache/cache.h"
 #include "daemon/shared/shared.h"
@@ -154,7 +155,7 @@ static int docs_make(struct docs *d, struct cache_reply *of, const json_t *doc)
 {
     of->body = d->form == FORM_HTML    ? dtd_report_html(doc)
                : d->form == FORM_TRACE ? dtd_trace_json(doc, &d->err)
-                                       : json_dumps(doc, JSON_COMPACT);
+                                       : dt_json_dumps(doc, JSON_COMPACT);
     if (!of->body)
         return d->err.num ? d->err.num : dt_err_set(&d->err, DT_E_NOMEM, "out of memory");
     of->len = strlen(of->body);
@@ -213,7 +214,7 @@ static void docs_figures(struct docs *d)
     json_t *doc = s->cache ? cache_stats(s->cache) : NULL;
     uv_mutex_unlock(&s->cache_lock);
     d->rc = doc ? 1 : dt_err_set(&d->err, DT_E_CACHE, "the cache cannot be read");
-    d->text = doc ? json_dumps(doc, JSON_COMPACT) : NULL;
+    d->text = doc ? dt_json_dumps(doc, JSON_COMPACT) : NULL;
     if (doc && !d->text)
         d->rc = dt_err_set(&d->err, DT_E_NOMEM, "out of memory");
     json_decref(doc);

@@ -151,12 +151,12 @@ static void kept_work(struct dtd_async *a)
     if (k->rc >= 0)
         k->rc = cache_graph_get(a->s->cache, k->digest, &graph, NULL);
     uv_mutex_unlock(&a->s->cache_lock);
-    dt_free_ char *body = k->rc == 1 ? json_dumps(graph, JSON_COMPACT) : NULL;
+    dt_free_ char *body = k->rc == 1 ? dt_json_dumps(graph, JSON_COMPACT) : NULL;
     if (body && dt_graph_parse(body, strlen(body), &g, NULL) >= 0) {
         uv_mutex_lock(&a->s->cache_lock);
         k->rc = dtd_lookup_signature(a->s->cache, &l, g, k->digest, k->signature, &doc);
         uv_mutex_unlock(&a->s->cache_lock);
-        k->text = k->rc == 1 ? json_dumps(doc, JSON_COMPACT) : NULL;
+        k->text = k->rc == 1 ? dt_json_dumps(doc, JSON_COMPACT) : NULL;
     }
     json_decref(graph);
     json_decref(doc);

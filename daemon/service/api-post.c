@@ -85,7 +85,7 @@ int dtd_share_key(const json_t *graph, const char *want, const char *device, con
                   char share[DT_SHA256_TEXT], struct dt_err *e)
 {
     struct dt_sha256 h;
-    dt_free_ char *text = json_dumps(graph, JSON_COMPACT | JSON_SORT_KEYS);
+    dt_free_ char *text = dt_json_dumps(graph, JSON_COMPACT | JSON_SORT_KEYS);
     if (!text || dt_sha256_init(&h) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     dt_sha256_addstr(&h, text);
@@ -166,7 +166,7 @@ static int post_find(struct post *p, struct dt_graph *g, struct cache_reply *of)
     memcpy(p->digest, of->digest, sizeof p->digest);
     if (r != 1)
         return 0;
-    of->body = json_dumps(doc, JSON_COMPACT);
+    of->body = dt_json_dumps(doc, JSON_COMPACT);
     of->len = of->body ? strlen(of->body) : 0;
     json_decref(doc);
     return of->body != NULL;
@@ -228,7 +228,7 @@ static void post_work(struct dtd_async *a)
         post_by_signature(p, g);
     bool made = p->reply && !p->stale;
     json_t *oj = made ? NULL : dtd_options_to_json(&p->opt);
-    dt_free_ char *options = oj ? json_dumps(oj, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    dt_free_ char *options = oj ? dt_json_dumps(oj, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(oj);
     if (!made)
         post_share(p, g, options);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -41,7 +42,7 @@ static int api_reprofile_one(struct reprofile *p, json_t *graph)
 {
     struct due *d = &p->due[p->ndue];
     struct dt_str s = {0};
-    dt_free_ char *text = json_dumps(graph, JSON_COMPACT);
+    dt_free_ char *text = dt_json_dumps(graph, JSON_COMPACT);
     if (!text)
         return dt_err_set(&p->err, DT_E_NOMEM, "out of memory");
     int r = dtd_share_key(graph, "plan", p->device, p->options, d->share, &p->err);

@@ -280,7 +280,7 @@ void dtd_reply_problem(struct dtd_req *r, int status, const char *headers, struc
         free(text);
         if (o)
             json_object_set_new(o, "status", json_integer(status));
-        text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+        text = o ? dt_json_dumps(o, JSON_COMPACT) : NULL;
         json_decref(o);
         dt_err_done(e);
         dtd_reply_take(r, status, "application/problem+json", headers, text, text ? strlen(text) : 0);

@@ -158,7 +158,7 @@ static void add_event(struct dtd_job *j, int kind, json_t *o)
         if (*j->trace)
             json_object_set_new(o, "trace", json_string(j->trace));
         json_object_set_new(o, "time", time_json(wall_ms()));
-        char *text = json_dumps(o, JSON_COMPACT);
+        char *text = dt_json_dumps(o, JSON_COMPACT);
         if (text) {
             if (j->nevent == DTD_MAX_EVENTS) {
                 free(j->event[j->first].json);
@@ -360,7 +360,7 @@ void dtd_job_progress(struct dtd_jobs *js, struct dtd_job *j, const char *stage,
 {
     assert(j->state == DTD_RUNNING);
     json_t *o = json_pack("{s:s, s:s, s:i, s:i}", "stage", stage, "message", message, "done", (int)done, "of", (int)of);
-    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    char *text = o ? dt_json_dumps(o, JSON_COMPACT) : NULL;
     if (text) {
         free(j->progress);
         j->progress = text;

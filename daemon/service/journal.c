@@ -97,7 +97,7 @@ static char *post_text(const struct dtd_job *j)
 {
     json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:I, s:o*}", "share", j->share, "want", j->want, "device", j->device,
                           "timeout", j->timeout, "created", (json_int_t)j->created_ms, "head", head_of(j->request));
-    char *text = o && json_object_get(o, "head") ? json_dumps(o, JSON_COMPACT) : NULL;
+    char *text = o && json_object_get(o, "head") ? dt_json_dumps(o, JSON_COMPACT) : NULL;
     json_decref(o);
     return text;
 }
@@ -135,7 +135,7 @@ static char *state_text(const struct dtd_service *s, const struct dtd_job *j)
     put_text(o, "digest", j->digest);
     put_text(o, "problem", j->problem);
     put_key(o, s, j);
-    char *text = json_dumps(o, JSON_COMPACT);
+    char *text = dt_json_dumps(o, JSON_COMPACT);
     json_decref(o);
     return text;
 }
@@ -386,7 +386,7 @@ static struct dtd_job *restore(struct dtd_journal *l, struct record *r, enum dtd
         static const char *const keys[] = {"arch", "key", "toolchain"};
         for (size_t i = 0; head && i < 3; i++)
             put_text(head, keys[i], dt_json_text(o, keys[i]));
-        j->head = head ? json_dumps(head, JSON_COMPACT) : NULL;
+        j->head = head ? dt_json_dumps(head, JSON_COMPACT) : NULL;
         if (final)
             dtd_job_end(js, j, state, whole_of(o, "finished"));
         else

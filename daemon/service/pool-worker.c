@@ -505,7 +505,7 @@ static void on_told(uv_write_t *r, int status)
 void worker_tell(struct dtd_worker *w, json_t *answer)
 {
     struct telling *t = answer ? dt_malloc(sizeof *t) : NULL;
-    char *body = t ? json_dumps(answer, JSON_COMPACT) : NULL;
+    char *body = t ? dt_json_dumps(answer, JSON_COMPACT) : NULL;
     json_decref(answer);
     if (!body) {
         free(t);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/json.h"
 #include "base/str.h"
 #include "daemon/service/http-priv.h"
 #include "daemon/service/service.h"
@@ -24,7 +25,7 @@
 
 void dtd_reply_json(struct dtd_req *r, int status, const char *headers, json_t *o)
 {
-    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    char *text = o ? dt_json_dumps(o, JSON_COMPACT) : NULL;
     json_decref(o);
     if (text)
         dtd_reply_take(r, status, "application/json", headers, text, strlen(text));
@@ -32,18 +33,13 @@ void dtd_reply_json(struct dtd_req *r, int status, const char *headers, json_t *
         dtd_reply_err(r, DT_E_NOMEM, "out of memory");
 }
 
-/* The row of a request. NULL: the request has been answered. */
-static const struct dtd_route *find_route(struct dtd_req *r)
+/* No row has this path and this method: the request is answered. */
+static void refuse_route(struct dtd_req *r)
 {
-    unsigned method = r->method == HTTP_HEAD ? HTTP_GET : r->method;
     struct dt_str allow = {0};
     for (const struct dtd_route *t = dtd_routes; t->path; t++) {
         if (!dtd_path_match(t->path, r->path, r->pathbuf, sizeof r->pathbuf, r->param))
             continue;
-        if (t->method == method) {
-            dt_str_done(&allow);
-            return t;
-        }
         dt_str_addf(&allow, "%s%s", allow.len ? ", " : "Allow: ", llhttp_method_name(t->method));
         if (t->method == HTTP_GET)
             dt_str_add(&allow, ", HEAD");
@@ -57,6 +53,16 @@ static const struct dtd_route *find_route(struct dtd_req *r)
     }
     dtd_reply_problem(r, 0, allow.len && !allow.failed ? allow.s : NULL, &e);
     dt_str_done(&allow);
+}
+
+/* The row of a request. NULL: the request has been answered. */
+static const struct dtd_route *find_route(struct dtd_req *r)
+{
+    unsigned method = r->method == HTTP_HEAD ? HTTP_GET : r->method;
+    for (const struct dtd_route *t = dtd_routes; t->path; t++)
+        if (t->method == method && dtd_path_match(t->path, r->path, r->pathbuf, sizeof r->pathbuf, r->param))
+            return t;
+    refuse_route(r);
     return NULL;
 }
 

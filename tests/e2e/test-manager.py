@@ -567,6 +567,17 @@ def histogram(name, samples):
 
 
 class Figures(unittest.TestCase):
+    def service(self, config=None):
+        """A service that ends well with the test."""
+        def end():
+            try:
+                self.assertEqual(s.stop(), 0)
+            finally:
+                s.remove()
+        s = Service(config)
+        self.addCleanup(end)
+        return s
+
     def test_parser(self):
         """The parser refuses what is wrong."""
         good = "# HELP a_total x\n# TYPE a_total counter\na_total{b=\"c\"} 1\n"
@@ -581,82 +592,70 @@ class Figures(unittest.TestCase):
         """Every metric stands in the table of docs/OPERATE.md, and nothing else does."""
         with open(os.path.join(ROOT, "docs/OPERATE.md"), encoding="utf-8") as f:
             rows = re.findall(r"^\| `dovetail_.*$", f.read(), re.M)
-        s = Service()
-        try:
-            there = set(parsed(s.http("GET", "/metrics").body.decode()))
-            self.assertEqual({name for r in rows for name in re.findall(r"`(dovetail_\w+)`", r)}, there)
-        finally:
-            self.assertEqual(s.stop(), 0)
-            s.remove()
+        s = self.service()
+        there = set(parsed(s.http("GET", "/metrics").body.decode()))
+        self.assertEqual({name for r in rows for name in re.findall(r"`(dovetail_\w+)`", r)}, there)
 
     def test_metrics_and_log(self):
-        s = Service({"worker_silence": 600})
-        try:
-            g = chain(3, factor=41.0)
-            g["name"] = 'a "name" with=more'
-            done = s.finish(s.post(g))
-            self.assertEqual((done["state"], done["cache"]), ("done", "miss"))
-            self.assertEqual(s.post(g).status, 200)
-            self.assertEqual(s.finish(s.post(g, "want=plan&deny=block-fusion"))["state"], "done")
-            self.assertEqual(s.finish(s.post(g, "want=run"))["state"], "done")
-            self.assertEqual(s.finish(s.post(single(HEAD + "!", "k"), "want=plan"))["state"], "failed")
-            text = s.http("GET", "/metrics").body.decode()
-            m = parsed(text)
+        s = self.service({"worker_silence": 600})
+        g = chain(3, factor=41.0)
+        g["name"] = 'a "name" with=more'
+        done = s.finish(s.post(g))
+        self.assertEqual((done["state"], done["cache"]), ("done", "miss"))
+        self.assertEqual(s.post(g).status, 200)
+        self.assertEqual(s.finish(s.post(g, "want=plan&deny=block-fusion"))["state"], "done")
+        self.assertEqual(s.finish(s.post(g, "want=run"))["state"], "done")
+        self.assertEqual(s.finish(s.post(single(HEAD + "!", "k"), "want=plan"))["state"], "failed")
+        text = s.http("GET", "/metrics").body.decode()
+        m = parsed(text)
 
-            def value(name, **labels):
-                return m[re.sub(r"_(sum|count|bucket)$", "", name)][1][name, tuple(sorted(labels.items()))]
-            self.assertEqual(value("dovetail_cache_hits_total"), 1)
-            factor = {f: value("dovetail_cache_misses_by_factor_total", factor=f)
-                      for f in ("graph", "device", "toolchain", "policy", "uncached")}
-            self.assertEqual(factor, {"graph": 2, "device": 0, "toolchain": 0, "policy": 1, "uncached": 1})
-            self.assertEqual(sum(factor.values()), value("dovetail_cache_misses_total"))
-            self.assertEqual(value("dovetail_job_queue_seconds_count"), 4)
-            self.assertEqual(value("dovetail_job_seconds_count"), 4)
-            self.assertEqual(value("dovetail_jobs_total", state="done"), 3)
-            for stage, at_least in (("compile", 3), ("analysis", 1), ("planning", 1), ("run", 1)):
-                self.assertGreaterEqual(value("dovetail_job_stage_seconds_count", stage=stage), at_least, stage)
-                self.assertGreater(value("dovetail_job_stage_seconds_sum", stage=stage), 0, stage)
-            self.assertGreater(value("dovetail_cache_bytes"), 4096)
-            self.assertEqual(value("dovetail_cache_damaged_total"), 0)
-            self.assertEqual(value("dovetail_cache_failed_writes_total"), 0)
-            os.kill(s.workers()[0]["pid"], signal.SIGKILL)
-            s.until("/v1/devices", lambda d: d["workers"] and d["workers"][0]["state"] == "idle"
-                    and s.metric('dovetail_worker_restarts_total{cause="crash"}') == 1)
-            for name in ("cache.db", "cache.db-wal", "cache.db-shm"):
-                self.assertEqual(stat.S_IMODE(os.stat(os.path.join(s.dir, name)).st_mode), 0o600, name)
-            line = [x for x in s.read_log().splitlines() if done["id"] in x and "done, cache miss" in x]
-            self.assertEqual(len(line), 1)
-            self.assertRegex(line[0], rf' job={done["id"]} uid={os.getuid()} graph="a .name. with=more" '
-                             rf'digest={done["digest"]} time=\d+\.\d+ '
-                             r'trace=00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$')
-        finally:
-            self.assertEqual(s.stop(), 0)
-            s.remove()
+        def value(name, **labels):
+            return m[re.sub(r"_(sum|count|bucket)$", "", name)][1][name, tuple(sorted(labels.items()))]
+        self.assertEqual(value("dovetail_cache_hits_total"), 1)
+        factor = {f: value("dovetail_cache_misses_by_factor_total", factor=f)
+                  for f in ("graph", "device", "toolchain", "policy", "uncached")}
+        self.assertEqual(factor, {"graph": 2, "device": 0, "toolchain": 0, "policy": 1, "uncached": 1})
+        self.assertEqual(sum(factor.values()), value("dovetail_cache_misses_total"))
+        self.assertEqual(value("dovetail_job_queue_seconds_count"), 4)
+        self.assertEqual(value("dovetail_job_seconds_count"), 4)
+        self.assertEqual(value("dovetail_jobs_total", state="done"), 3)
+        for stage, at_least in (("compile", 3), ("analysis", 1), ("planning", 1), ("run", 1)):
+            self.assertGreaterEqual(value("dovetail_job_stage_seconds_count", stage=stage), at_least, stage)
+            self.assertGreater(value("dovetail_job_stage_seconds_sum", stage=stage), 0, stage)
+        self.assertGreater(value("dovetail_cache_bytes"), 4096)
+        self.assertEqual(value("dovetail_cache_damaged_total"), 0)
+        self.assertEqual(value("dovetail_cache_failed_writes_total"), 0)
+        os.kill(s.workers()[0]["pid"], signal.SIGKILL)
+        s.until("/v1/devices", lambda d: d["workers"] and d["workers"][0]["state"] == "idle"
+                and s.metric('dovetail_worker_restarts_total{cause="crash"}') == 1)
+        for name in ("cache.db", "cache.db-wal", "cache.db-shm"):
+            self.assertEqual(stat.S_IMODE(os.stat(os.path.join(s.dir, name)).st_mode), 0o600, name)
+        line = [x for x in s.read_log().splitlines() if done["id"] in x and "done, cache miss" in x]
+        self.assertEqual(len(line), 1)
+        self.assertRegex(line[0], rf' job={done["id"]} uid={os.getuid()} graph="a .name. with=more" '
+                         rf'digest={done["digest"]} time=\d+\.\d+ '
+                         r'trace=00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$')
 
     def test_store_that_fails(self):
         """Damage and writes that fail are counted, wherever they are met, and cost no job."""
-        s = Service({"worker_silence": 600})
-        try:
-            g = chain(2, factor=51.0)
-            self.assertEqual(s.finish(s.post(g))["state"], "done")
-            import sqlite3
-            db = sqlite3.connect(os.path.join(s.dir, "cache.db"), timeout=30)
-            db.execute("UPDATE entry SET body = replace(body, 's', 't')")
-            db.commit()
-            self.assertEqual(s.finish(s.post(g))["state"], "done")  # the service meets the damage
-            self.assertGreaterEqual(s.metric("dovetail_cache_damaged_total"), 1)
-            before = s.metric("dovetail_cache_failed_writes_total")
-            db.execute("CREATE TRIGGER full BEFORE INSERT ON entry BEGIN SELECT RAISE(FAIL, 'full'); END")
-            db.commit()
-            db.close()
-            self.assertEqual(s.finish(s.post(chain(2, factor=52.0)))["state"], "done")
-            deadline = time.monotonic() + 20 * SLOW  # the worker's figures come with its next beat
-            while s.metric("dovetail_cache_failed_writes_total") == before and time.monotonic() < deadline:
-                time.sleep(0.1)
-            self.assertGreater(s.metric("dovetail_cache_failed_writes_total"), before)
-        finally:
-            self.assertEqual(s.stop(), 0)
-            s.remove()
+        s = self.service({"worker_silence": 600})
+        g = chain(2, factor=51.0)
+        self.assertEqual(s.finish(s.post(g))["state"], "done")
+        import sqlite3
+        db = sqlite3.connect(os.path.join(s.dir, "cache.db"), timeout=30)
+        db.execute("UPDATE entry SET body = replace(body, 's', 't')")
+        db.commit()
+        self.assertEqual(s.finish(s.post(g))["state"], "done")  # the service meets the damage
+        self.assertGreaterEqual(s.metric("dovetail_cache_damaged_total"), 1)
+        before = s.metric("dovetail_cache_failed_writes_total")
+        db.execute("CREATE TRIGGER full BEFORE INSERT ON entry BEGIN SELECT RAISE(FAIL, 'full'); END")
+        db.commit()
+        db.close()
+        self.assertEqual(s.finish(s.post(chain(2, factor=52.0)))["state"], "done")
+        deadline = time.monotonic() + 20 * SLOW  # the worker's figures come with its next beat
+        while s.metric("dovetail_cache_failed_writes_total") == before and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self.assertGreater(s.metric("dovetail_cache_failed_writes_total"), before)
 
     def test_mode_of_an_old_file(self):
         """A store that others could read until now is closed to them."""

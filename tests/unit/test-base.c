@@ -336,6 +336,25 @@ static void test_json_memory(void **state)
     }
 }
 
+/* Keys of all lengths, so that each of their pieces meets the end of the room once. */
+static void json_without_memory(void **st)
+{
+    char key[300];
+    for (size_t n = 1; n < sizeof key; n++) {
+        memset(key, 'k', n);
+        key[n] = 0;
+        json_t *o = json_pack("{s:i}", key, 1);
+        for (unsigned fail = 1; fail < 8; fail++) {
+            dt_alloc_fail_after(fail);
+            char *text = dt_json_dumps(o, JSON_COMPACT);
+            dt_alloc_fail_after(0);
+            assert_true(!text || strlen(text) == n + 6);
+            free(text);
+        }
+        json_decref(o);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -350,6 +369,7 @@ int main(void)
         cmocka_unit_test(base64_has_one_spelling),
         cmocka_unit_test(sentences_know_their_subjects),
         cmocka_unit_test(radix_sorts_and_is_stable),
+        cmocka_unit_test(json_without_memory),
         cmocka_unit_test(log_lines),
         cmocka_unit_test(frames_cross_a_pipe),
     };
