@@ -3,6 +3,7 @@
 A graph's signature decides; graphs differ in the factor of their kernels. What a service did is read off its jobs'
 `cache` and its metrics, what happened in the cluster off the tables.
 """
+import json
 import os
 import signal
 import sys
