@@ -204,6 +204,10 @@ int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, c
  * those that have one of another toolchain on this device; uid not NULL: only of signatures that this user owns. */
 int cache_stale(struct cache *c, const char *arch, const char *device, const char *toolchain, bool stale,
                 const unsigned *uid, unsigned limit, json_t **ret, struct dt_err *e);
+/* Digests of stored graphs that have a plan, but none for this architecture, device and toolchain, the most used first
+ * (hits of all their plans), then the newest. uid as above. */
+int cache_overdue(struct cache *c, const char *arch, const char *device, const char *toolchain, const unsigned *uid,
+                  unsigned limit, json_t **ret, struct dt_err *e);
 
 /* ---- recipes, owners (recipe.c) ---------------------------------------------------------------------------------- */
 /* Of a plan with canonical names: its modules and launches. */

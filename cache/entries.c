@@ -295,3 +295,19 @@ int cache_stale(struct cache *c, const char *arch, const char *device, const cha
              !uid, own, limit);
     return cache_rows(c, sql, text, 3, digest_json, ret, e);
 }
+
+int cache_overdue(struct cache *c, const char *arch, const char *device, const char *toolchain, const unsigned *uid,
+                  unsigned limit, json_t **ret, struct dt_err *e)
+{
+    const char *text[] = {arch, device, toolchain};
+    char sql[1000], own[CACHE_OWN_MAX];
+    cache_own_sql("k", uid, own);
+    snprintf(sql, sizeof sql,
+             "SELECT graph.digest FROM graph JOIN (SELECT k.digest AS digest, sum(n.hits) AS hits FROM known k JOIN "
+             "entry n ON n.signature = k.signature WHERE n.want = 'plan' AND (%d OR %s) GROUP BY k.digest) u "
+             "ON u.digest = graph.digest WHERE NOT EXISTS (SELECT 1 FROM known k JOIN entry n ON n.signature = "
+             "k.signature WHERE k.digest = graph.digest AND k.arch = ?1 AND n.want = 'plan' AND n.device = ?2 AND "
+             "n.toolchain = ?3) ORDER BY u.hits DESC, graph.created DESC, graph.digest LIMIT %u",
+             !uid, own, limit);
+    return cache_rows(c, sql, text, 3, digest_json, ret, e);
+}

@@ -112,7 +112,8 @@ static const struct verb {
     {"cache", "stats|list|show SIGNATURE|verify|gc|export|import FILE|keygen NAME", 1, 2,
      O_OUTPUT | O_LIMIT | O_AGE | O_BYTES | O_SIGNATURE | O_SELECT | O_SIGN | O_SIGNERS, cmd_cache,
      "figures of the cache; its entries; check, clean up, carry elsewhere (-o FILE), signed"},
-    {"reprofile", "", 0, 0, O_STALE | O_LIMIT, cmd_reprofile, "plan stored graphs again for this device and toolchain"},
+    {"reprofile", "", 0, 0, O_STALE | O_LIMIT | O_BUDGET, cmd_reprofile,
+     "plan stored graphs again for this device and toolchain"},
     {"devices", "", 0, 0, O_CALIBRATE, cmd_devices, "devices of this machine"},
     {"status", "", 0, 0, 0, cmd_status, "how the service is"},
     {"version", "", 0, 0, 0, cmd_version, "version of this program"},
@@ -204,6 +205,8 @@ static int dovetail_check(struct cli *c, const struct verb *v, int given, struct
     if (c->limit && (c->limit[strspn(c->limit, "0123456789")] || strlen(c->limit) > 5 ||
                      strtol(c->limit, NULL, 10) < 1 || strtol(c->limit, NULL, 10) > 10000))
         return dt_err_set(e, DT_E_USAGE, "--limit takes a number from 1 to 10000");
+    if (c->budget && (v->options & O_STALE) && (!c->stale || c->local || c->limit))
+        return dt_err_set(e, DT_E_USAGE, "--budget goes with --stale here, and with neither --local nor --limit");
     int r = check_seconds("budget", c->budget, e);
     return r < 0 ? r : check_seconds("timeout", c->timeout, e);
 }

@@ -4,6 +4,9 @@
  * A graph is due when it has no plan for this device with this toolchain. So a new GPU, driver, dovetail or compiler
  * makes all graphs due. `?stale=1` takes only graphs that have a plan for this device by another toolchain. Options are
  * the default ones. Graphs are those that the caller posted; for admins all, unless users share nothing (share = uid).
+ * With a body {"stale": true, "budget_s": N} nothing is queued: graphs that have a plan, of another device or toolchain
+ * only, are planned one after the other while the service is idle, the most used first (night.c).
+ *
  * Old plans stay. When the queue is full, posting ends; call again later for the rest.
  */
 #include <errno.h>
@@ -13,13 +16,16 @@
 
 #include "base/json.h"
 #include "base/alloc.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "cache/cache.h"
 #include "daemon/service/journal.h"
+#include "daemon/service/night.h"
 #include "daemon/service/service.h"
 
 #define LIMIT_MAX 10000
+#define BUDGET_MAX 604800
 
 struct due {
     char share[DT_SHA256_TEXT];
@@ -30,6 +36,9 @@ struct reprofile {
     struct dtd_async a; /* first */
     unsigned limit, uid;
     bool stale, all;
+    bool night; /* not queued, but planned while the service is idle */
+    double budget_s;
+    json_t *list;
     char options[40]; /* of the jobs, JSON */
     char device[80], arch[16], key[192], toolchain[256];
     struct due *due;
@@ -64,6 +73,13 @@ static void reprofile_work(struct dtd_async *a)
     struct reprofile *p = (struct reprofile *)a;
     json_t *list = NULL, *v;
     size_t i;
+    if (p->night) {
+        uv_mutex_lock(&a->s->cache_lock);
+        p->rc = cache_overdue(a->s->cache, p->arch, p->key, p->toolchain, p->all ? NULL : &p->uid, p->limit, &p->list,
+                              &p->err);
+        uv_mutex_unlock(&a->s->cache_lock);
+        return;
+    }
     uv_mutex_lock(&a->s->cache_lock);
     p->rc = cache_stale(a->s->cache, p->arch, p->key, p->toolchain, p->stale, p->all ? NULL : &p->uid, p->limit, &list,
                         &p->err);
@@ -84,6 +100,17 @@ static void reprofile_work(struct dtd_async *a)
     json_decref(list);
 }
 
+static void reprofile_night(struct reprofile *p)
+{
+    struct dtd_night_work w = {.uid = p->uid, .due = p->list};
+    snprintf(w.options, sizeof w.options, "%s", p->options);
+    snprintf(w.device, sizeof w.device, "%s", p->device);
+    bool begun = dtd_night_begin(p->a.s, &w, p->budget_s);
+    dtd_reply_json(p->a.req, 202, NULL,
+                   json_pack("{s:I, s:i, s:[], s:b}", "due", (json_int_t)json_array_size(p->list), "queued", 0, "jobs",
+                             "begun", begun));
+}
+
 static void reprofile_after(struct dtd_async *a)
 {
     struct reprofile *p = (struct reprofile *)a;
@@ -94,6 +121,10 @@ static void reprofile_after(struct dtd_async *a)
         p->rc = dt_err_set(&p->err, DT_E_UNAVAILABLE, "the service stops");
     if (p->rc < 0) {
         dtd_reply_problem(a->req, 0, NULL, &p->err);
+        return;
+    }
+    if (p->night) {
+        reprofile_night(p);
         return;
     }
     json_t *jobs = json_array();
@@ -125,6 +156,7 @@ static void reprofile_release(struct dtd_async *a)
     for (size_t i = 0; i < p->ndue; i++)
         free(p->due[i].request);
     free(p->due);
+    json_decref(p->list);
     dt_err_done(&p->err);
     free(p);
 }
@@ -148,6 +180,27 @@ static int api_reprofile_read_query(struct reprofile *p, const char *query, stru
     return 0;
 }
 
+static int api_reprofile_read_body(struct reprofile *p, const struct dtd_req *r, struct dt_err *e)
+{
+    json_t *o = NULL, *stale, *budget;
+    if (!r->body_len)
+        return 0;
+    int rc = dt_json_load(r->body, r->body_len, &o, e);
+    if (rc < 0)
+        return rc;
+    stale = json_object_get(o, "stale");
+    budget = json_object_get(o, "budget_s");
+    p->budget_s = json_number_value(budget);
+    if (!json_is_true(stale) || json_object_size(o) != (budget ? 2 : 1) || (budget && !json_is_number(budget)) ||
+        p->budget_s < 0 || p->budget_s > BUDGET_MAX || *r->query)
+        rc = dt_err_set(e, DT_E_USAGE, "the body is {\"stale\": true, \"budget_s\": seconds up to %d}, without a query",
+                        BUDGET_MAX);
+    p->night = rc >= 0;
+    p->limit = LIMIT_MAX;
+    json_decref(o);
+    return rc;
+}
+
 void api_reprofile(struct dtd_service *s, struct dtd_req *r)
 {
     if (dtd_closed(s, r))
@@ -157,7 +210,7 @@ void api_reprofile(struct dtd_service *s, struct dtd_req *r)
     struct dt_err e = {0};
     if (!p)
         dt_err_set(&e, DT_E_NOMEM, "out of memory");
-    else if (api_reprofile_read_query(p, r->query, &e) >= 0 && !d)
+    else if (api_reprofile_read_query(p, r->query, &e) >= 0 && api_reprofile_read_body(p, r, &e) >= 0 && !d)
         dt_err_set(&e, DT_E_NO_DEVICE, "no worker has answered yet");
     if (e.num) {
         free(p);

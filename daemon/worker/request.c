@@ -65,7 +65,7 @@ static int send_error(struct wrk *w, struct dt_err *e)
 static int send_answer(struct wrk *w, const struct wrk_answer *a, struct dt_err *e)
 {
     struct dt_str s = {0};
-    dt_free_ char *doc = json_dumps(a->document, JSON_COMPACT);
+    dt_free_ char *doc = dt_json_dumps(a->document, JSON_COMPACT);
     dt_str_addf(&s, "{\"cache\":\"%s\",\"signature\":\"%s\",\"digest\":\"%s\",\"generation\":\"%s\",\"document\":",
                 a->hit      ? "hit"
                 : a->shared ? "shared"
