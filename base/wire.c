@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/json.h"
 
 #define BEHIND (DT_WIRE_HEAD - 4) /* bytes of head that the length counts */
 
@@ -91,7 +92,7 @@ char *dt_problem_json(const struct dt_err *e)
         json_object_set_new(o, "pointer", json_string(e->pointer));
     if (o && e->log)
         json_object_set_new(o, "log", json_string(e->log));
-    char *s = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    char *s = o ? dt_json_dumps(o, JSON_COMPACT) : NULL;
     json_decref(o);
     return s;
 }

@@ -78,7 +78,7 @@ static int export_row(sqlite3_stmt *s, const struct cache_select *select, struct
     if (dt_json_load(text[BODY], strlen(text[BODY]), &plan, NULL) < 0)
         return 0;
     const json_t *recipe = json_object_get(plan, "recipe");
-    dt_free_ char *body = json_is_object(recipe) ? json_dumps(recipe, JSON_COMPACT) : NULL;
+    dt_free_ char *body = json_is_object(recipe) ? dt_json_dumps(recipe, JSON_COMPACT) : NULL;
     r = 0;
     if (body) {
         const char *column[] = {text[1], text[2], text[3], text[4], digest, body, text[7]};

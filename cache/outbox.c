@@ -71,7 +71,7 @@ static void facts_shorten(const json_t *facts, char **text)
     if (less && json_object_get(less, "factors"))
         json_object_del(less, "factors");
     if (less)
-        *text = json_dumps(less, JSON_COMPACT | JSON_SORT_KEYS);
+        *text = dt_json_dumps(less, JSON_COMPACT | JSON_SORT_KEYS);
     json_decref(less);
 }
 
@@ -83,8 +83,8 @@ int cache_outbox_put(struct cache *c, const struct cache_key *k, const json_t *p
     char digest[DT_SHA256_TEXT], sum[DT_SHA256_TEXT], token[24], bytes[24];
     if (!json_is_object(recipe))
         return 0; /* nothing was kept of it: there is nothing to send */
-    dt_free_ char *body = json_dumps(recipe, JSON_COMPACT);
-    dt_free_ char *facts = json_dumps(out->facts, JSON_COMPACT | JSON_SORT_KEYS);
+    dt_free_ char *body = dt_json_dumps(recipe, JSON_COMPACT);
+    dt_free_ char *facts = dt_json_dumps(out->facts, JSON_COMPACT | JSON_SORT_KEYS);
     if (body && facts &&
         (strlen(body) + strlen(facts) > LARGEST || cache_number(c, "SELECT sum(bytes) > " BYTES " / 2 FROM outbox")))
         facts_shorten(out->facts, &facts);

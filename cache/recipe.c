@@ -31,7 +31,7 @@
 
 static bool add_json(struct dt_sha256 *h, const json_t *v)
 {
-    dt_free_ char *text = json_dumps(v, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY);
+    dt_free_ char *text = dt_json_dumps(v, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY);
     if (text)
         dt_sha256_addstr(h, text);
     return text != NULL;
@@ -137,7 +137,7 @@ int cache_recipe_take(struct cache *c, const struct cache_key *k, const json_t *
                       const char *origin, struct dt_err *e)
 {
     char sum[DT_SHA256_TEXT];
-    dt_free_ char *body = json_dumps(recipe, JSON_COMPACT | JSON_ENCODE_ANY);
+    dt_free_ char *body = dt_json_dumps(recipe, JSON_COMPACT | JSON_ENCODE_ANY);
     if (!body)
         return dt_err_set(e, DT_E_NOMEM, "out of memory for a recipe");
     const bool large = strlen(body) > RECIPE_MAX;

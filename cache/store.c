@@ -17,6 +17,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "cache-priv.h"
 
 /* ---- opening ------------------------------------------------------------------------------------------------- */
@@ -232,7 +233,7 @@ static int insert(struct cache *c, const char *sql, const char *const *text, int
 /* JSON text that dt_json_load will take back. */
 static int dump(json_t *doc, char **ret, struct dt_err *e)
 {
-    char *s = json_dumps(doc, JSON_COMPACT | JSON_ENCODE_ANY);
+    char *s = dt_json_dumps(doc, JSON_COMPACT | JSON_ENCODE_ANY);
     if (!s)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (strlen(s) > DT_MAX_DOCUMENT) {

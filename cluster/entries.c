@@ -276,8 +276,9 @@ void cluster_put(struct cluster *c, const struct cluster_entry *en, int64_t toke
     if (call_key(call, &en->key))
         put_check(call, en);
     if (!call->refused) {
-        dt_free_ char *recipe = json_dumps(en->recipe, JSON_COMPACT | JSON_SORT_KEYS);
-        dt_free_ char *factors = en->factors ? json_dumps(en->factors, JSON_COMPACT | JSON_SORT_KEYS) : dt_strdup("");
+        dt_free_ char *recipe = dt_json_dumps(en->recipe, JSON_COMPACT | JSON_SORT_KEYS);
+        dt_free_ char *factors =
+            en->factors ? dt_json_dumps(en->factors, JSON_COMPACT | JSON_SORT_KEYS) : dt_strdup("");
         if (!recipe || !factors)
             call->arena.failed = true;
         else if (call_bounded(call, "recipe", recipe, CLUSTER_RECIPE_MAX) &&

@@ -54,7 +54,7 @@ void cluster_queue_add(struct cluster *c, const struct cluster_work *w, cluster_
         return;
     call->writes = true;
     if (work_key(call, w->signature, w->device) && call_bounded(call, "reason", w->reason, REASON_MAX)) {
-        dt_free_ char *note = w->note ? json_dumps(w->note, JSON_COMPACT | JSON_SORT_KEYS) : dt_strdup("");
+        dt_free_ char *note = w->note ? dt_json_dumps(w->note, JSON_COMPACT | JSON_SORT_KEYS) : dt_strdup("");
         const char *rank = call_number(call, w->rank);
         if (!note)
             call->arena.failed = true;
