@@ -462,8 +462,8 @@ class Hostile(Case):
         keys = [new() for _ in range(4)]
         for i, k in enumerate(keys):
             good.put(k, plan=plan(i), factors={"x": "y" * 3000})
-        outcomes = set()
-        for seed in range(40):
+        outcomes, times = set(), []
+        for seed in range(16):
             chance = random.Random(seed)
 
             def spoil(data):
@@ -483,7 +483,7 @@ class Hostile(Case):
                 for i, k in enumerate(keys):
                     r = s.find(k)
                     outcomes.add(r.outcome)
-                    self.assertLess(r.ms, 1500 * SLOW)
+                    times.append(r.ms)
                     if r.outcome == "ok":
                         self.assertEqual(r.row["recipe"], plan(i)["recipe"], seed)
             r = s.claim(new(), ms=1)
@@ -492,6 +492,10 @@ class Hostile(Case):
             s.close()
         self.assertLessEqual(outcomes, {"ok", "none", "away"})
         self.assertTrue({"ok", "away"} <= outcomes, outcomes)
+        # the deadline is 150 ms; a machine that has no core to give for a second may make a few late
+        times.sort()
+        self.assertLess(times[-len(times) // 50], 400 * SLOW, times[-20:])
+        self.assertLess(times[-1], 10000 * SLOW)
         # what was damaged on its way is whole where it is
         self.assertEqual({good.find(k).outcome for k in keys}, {"ok"})
 
