@@ -26,7 +26,7 @@
 #define CHAINS 4096u
 #define ZSTD_LEVEL 3
 #define ZSTD_FROM 1024u /* bytes: shorter bodies are not compressed */
-#define FILE_FROM 65536u
+#define FILE_FROM 16384u
 #define FILES_MAX 128 /* descriptors */
 
 static atomic_int files;
