@@ -222,6 +222,8 @@ static void on_written(uv_write_t *r, int status)
     }
     free(o->body);
     free(o);
+    if (status < 0 && status != UV_ECANCELED) /* else it would be waited for until the job's time is over */
+        worker_kill(w, DTD_END_EXIT, "its pipe is closed");
 }
 
 /* Send a request; `body` is taken. */
@@ -491,6 +493,7 @@ static void got_question(struct dtd_worker *w, const char *body, size_t len)
 
 struct telling { /* on its way */
     uv_write_t w;
+    struct dtd_worker *worker;
     char *body;
     unsigned char head[DT_WIRE_HEAD];
 };
@@ -498,6 +501,8 @@ struct telling { /* on its way */
 static void on_told(uv_write_t *r, int status)
 {
     struct telling *t = r->data;
+    if (status < 0 && status != UV_ECANCELED)
+        worker_kill(t->worker, DTD_END_EXIT, "its pipe is closed");
     free(t->body);
     free(t);
 }
@@ -514,6 +519,7 @@ void worker_tell(struct dtd_worker *w, json_t *answer)
         return;
     }
     size_t len = strlen(body);
+    t->worker = w;
     t->body = body;
     t->w.data = t;
     dt_wire_head(t->head, DT_WIRE_TELL, w->number, len);

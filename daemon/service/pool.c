@@ -97,11 +97,15 @@ int pool_learn(struct dtd_pool *p, const char *spec, const json_t *doc)
     return *k->device.arch && *k->device.key && *k->device.toolchain ? 0 : DT_E_INTERNAL;
 }
 
-/* Fail every queued job of a device. */
+/* A worker for the device could not start: fail its queued jobs, unless a later one has started meanwhile. Jobs that
+ * are with that one have not begun, and count as queued. */
 void pool_fail_queued(struct dtd_pool *p, const char *device, const char *problem)
 {
     struct dtd_jobs *js = &p->service->jobs;
     struct dtd_job *next;
+    for (const struct dtd_worker *w = p->workers; w; w = w->next)
+        if (w->hello && w->state != WORKER_ENDING && !strcmp(w->device, device))
+            return;
     for (struct dtd_job *j = js->head; j; j = next) {
         next = j->next;
         if (j->state != DTD_QUEUED || strcmp(j->device, device))

@@ -88,6 +88,8 @@ PRIVATE = {
     "text": lambda n: say("R", n, "yes"),
     "error": lambda n: say("E", n, {"code": "tea"}),
 }
+# says that it cannot start, and takes its time to end
+LATE = {"late": lambda n: (say("E", n, {"code": "no-device", "detail": "not today"}), time.sleep(1.5), sys.exit(0))}
 
 
 def once(folder, name):
@@ -116,7 +118,7 @@ def work(folder):
         if q["verb"] in ("devices", "ping"):
             word = once(folder, q["verb"])
             if word:
-                PRIVATE[word](n)
+                (PRIVATE | LATE)[word](n)
             else:
                 say("R", n, answer(json.dumps(DEVICES)))
             continue
@@ -133,6 +135,9 @@ def work(folder):
             say("P", n, PROGRESS)
             while not os.path.exists(os.path.join(folder, "go")):
                 time.sleep(0.01)
+            say("R", n, answer())
+        elif name == "silent":
+            time.sleep(3)
             say("R", n, answer())
         elif name == "asks":  # there is no cluster
             say("S", n, ASK)
@@ -255,6 +260,16 @@ class Peer(ServiceCase):
                 self.assertEqual(job["state"], "done", job)
                 self.assertFalse(os.path.exists(os.path.join(self.folder, "devices")))
                 self.assertIn("could not start: the worker was ended: it", self.s.read_log()[before:])
+
+    def test_late_end(self):
+        """A worker that could not start ends when the next one is at work already: that one's job is not its affair."""
+        self.put("devices", "late")
+        self.s.finish(self.job("then-again"))  # ends the worker, so that another starts
+        while os.path.exists(os.path.join(self.folder, "devices")):
+            time.sleep(0.01)
+        time.sleep(0.1)
+        job = self.s.finish(self.job("silent"))
+        self.assertEqual(job["state"], "done", job)
 
 
 if __name__ == "__main__":
