@@ -71,6 +71,15 @@ LOOKS = [
      f"for i in $(seq 200); do {CURL}/metrics | grep -q 'cause=.silent.}} 1' && break; sleep 0.5; done; "
      f"for i in $(seq 100); do {CURL}/healthz | grep -q ready && break; sleep 0.1; done; "
      f"[ $before = $(systemctl show -P MainPID dovetaild) ] && {CURL}/metrics | grep 'cause=.silent'", "} 1"),
+    # a service that is stuck is killed by the manager, and the next one answers on the same socket; the unit's times
+    # (90 and 30 s) are shortened for the test
+    ("Watch", "d=/run/systemd/system/dovetaild.service.d; mkdir -p $d; "
+     "printf '[Service]\\nWatchdogSec=5\\nTimeoutAbortSec=2\\n' > $d/fast.conf; systemctl daemon-reload; "
+     f"systemctl restart dovetaild; stuck=$(systemctl show -P MainPID dovetaild); kill -STOP $stuck; "
+     f"curl -s --max-time 60 --retry 60 --retry-delay 1 --retry-all-errors --fail --unix-socket {SOCKET} "
+     "http://d/healthz; "
+     "next=$(systemctl show -P MainPID dovetaild); rm $d/fast.conf; systemctl daemon-reload; "
+     "systemctl restart dovetaild; [ $next != $stuck ] && journalctl -u dovetaild --grep 'Watchdog timeout' | grep -c Watchdog", "1"),
     # a restart keeps the socket: its inode is the same, and a client that connects meanwhile is answered
     ("Upgrade", f"was=$(stat -c %i {SOCKET}); systemctl kill -s KILL dovetaild; sleep 0.2; "
      f"curl -s --retry 20 --retry-all-errors --fail --unix-socket {SOCKET} http://d/healthz; "
