@@ -75,11 +75,12 @@ LOOKS = [
     # (90 and 30 s) are shortened for the test
     ("Watch", "d=/run/systemd/system/dovetaild.service.d; mkdir -p $d; "
      "printf '[Service]\\nWatchdogSec=5\\nTimeoutAbortSec=2\\n' > $d/fast.conf; systemctl daemon-reload; "
-     f"systemctl restart dovetaild; stuck=$(systemctl show -P MainPID dovetaild); kill -STOP $stuck; "
+     "systemctl restart dovetaild; stuck=$(systemctl show -P MainPID dovetaild); kill -STOP $stuck; "
      f"curl -s --max-time 60 --retry 60 --retry-delay 1 --retry-all-errors --fail --unix-socket {SOCKET} "
      "http://d/healthz; "
      "next=$(systemctl show -P MainPID dovetaild); rm $d/fast.conf; systemctl daemon-reload; "
-     "systemctl restart dovetaild; [ $next != $stuck ] && journalctl -u dovetaild --grep 'Watchdog timeout' | grep -c Watchdog", "1"),
+     "systemctl restart dovetaild; [ $next != $stuck ] && "
+     "journalctl -u dovetaild --grep 'Watchdog timeout' | grep -c Watchdog", "1"),
     # a restart keeps the socket: its inode is the same, and a client that connects meanwhile is answered
     ("Upgrade", f"was=$(stat -c %i {SOCKET}); systemctl kill -s KILL dovetaild; sleep 0.2; "
      f"curl -s --retry 20 --retry-all-errors --fail --unix-socket {SOCKET} http://d/healthz; "
