@@ -152,7 +152,8 @@ struct cluster {
     uv_timer_t timer;
     uv_async_t dialed;
     char *url, *space;
-    unsigned connections, lookup_ms, statement_ms;
+    unsigned connections, lookup_ms, statement_ms, keep_days;
+    uint64_t max_bytes;
     void (*log)(void *user, bool bad, const char *text);
     void *log_user;
     struct secrets secrets;

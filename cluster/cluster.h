@@ -58,6 +58,9 @@ struct cluster_options { /* copied */
     unsigned connections;  /* at most; 0: 4 */
     unsigned lookup_ms;    /* 0: 50 */
     unsigned statement_ms; /* 0: 2000 */
+    unsigned keep_days;    /* entries that no host took for so long, and measurements that old, are removed; 0: never */
+    uint64_t max_bytes;    /* of recipes and factors in the namespace: over it, what was taken least lately goes, but
+                              nothing of the last day; 0: no bound */
     void (*log)(void *user, bool bad, const char *text); /* may be NULL; a line per change of state, no secrets */
     void *user;                                          /* for log */
 };

@@ -337,6 +337,17 @@ static void pool_idle(struct cluster *c, uint64_t now)
     }
 }
 
+/* A call of its own, so that what it does is kept when another fails. */
+static void sweep_step(struct cluster *c, enum cluster_sql sql, uint64_t bound)
+{
+    struct call *call = bound ? call_new(c, NULL, NULL, nothing_read) : NULL;
+    if (!call)
+        return;
+    call->writes = true;
+    CALL_STEP(call, sql, call_number(call, (int64_t)bound));
+    pool_submit(call);
+}
+
 static void pool_sweep(struct cluster *c, uint64_t now)
 {
     if (now < c->sweep_at || !c->reached || c->breaker != BREAKER_CLOSED || c->closing)
@@ -349,6 +360,9 @@ static void pool_sweep(struct cluster *c, uint64_t now)
     call_step(call, CLUSTER_SQL_SWEEP_LEASES, 0, NULL);
     call_step(call, CLUSTER_SQL_SWEEP_ASIDE, 0, NULL);
     pool_submit(call);
+    sweep_step(c, CLUSTER_SQL_SWEEP_OLD, c->keep_days);
+    sweep_step(c, CLUSTER_SQL_SWEEP_OLD_MEASURES, c->keep_days);
+    sweep_step(c, CLUSTER_SQL_SWEEP_MANY, c->max_bytes);
 }
 
 /* ---- the timer --------------------------------------------------------------------------------------------------- */
@@ -488,6 +502,8 @@ int cluster_open(const struct cluster_options *o, struct cluster **ret, struct d
     c->connections = o->connections ? o->connections : 4;
     c->lookup_ms = o->lookup_ms ? o->lookup_ms : 50;
     c->statement_ms = o->statement_ms ? o->statement_ms : 2000;
+    c->keep_days = o->keep_days;
+    c->max_bytes = o->max_bytes;
     c->log = o->log;
     c->log_user = o->user;
     c->timer.data = c->dialed.data = c;

@@ -587,6 +587,8 @@ static int share_cluster(uv_loop_t *loop, const struct dtd_config *c, struct clu
                                 .connections = (unsigned)c->shared_pool,
                                 .lookup_ms = (unsigned)c->shared_lookup_ms,
                                 .statement_ms = STATEMENT_MS,
+                                .keep_days = (unsigned)c->shared_keep_days,
+                                .max_bytes = (uint64_t)c->shared_max_mb << 20,
                                 .log = share_log};
     return cluster_open(&o, ret, e);
 }

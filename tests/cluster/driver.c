@@ -258,6 +258,8 @@ int main(int argc, char **argv)
                                     .connections = argc > 3 ? (unsigned)strtoul(argv[3], NULL, 10) : 0,
                                     .lookup_ms = argc > 4 ? (unsigned)strtoul(argv[4], NULL, 10) : 0,
                                     .statement_ms = argc > 5 ? (unsigned)strtoul(argv[5], NULL, 10) : 0,
+                                    .keep_days = argc > 6 ? (unsigned)strtoul(argv[6], NULL, 10) : 0,
+                                    .max_bytes = argc > 7 ? strtoull(argv[7], NULL, 10) : 0,
                                     .log = logged};
         r = cluster_open(&o, &cluster, &e);
     }

@@ -38,9 +38,11 @@ class Reply:
 
 
 class Store:
-    def __init__(self, url, space="default", connections=4, lookup_ms=1000, statement_ms=4000, env=None):
+    def __init__(self, url, space="default", connections=4, lookup_ms=1000, statement_ms=4000, env=None,
+                 keep_days=0, max_bytes=0):
         # time limits for machines under load; tests of deadlines give their own
-        self.process = subprocess.Popen([DRIVER, url, space, str(connections), str(lookup_ms), str(statement_ms)],
+        self.process = subprocess.Popen([DRIVER, url, space, str(connections), str(lookup_ms), str(statement_ms),
+                                         str(keep_days), str(max_bytes)],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                         text=True, env=dict(os.environ, **(env or {})))
         self.log, self.other, self.replies, self.last = [], [], {}, 0

@@ -324,6 +324,31 @@ class Direct(Common, Case):
         self.assertEqual(server.sql(f"SELECT xmin FROM dovetail_entry WHERE signature = '{k[0]}'"), mark)
 
     # ---- leases -----------------------------------------------------------------------------------------------------
+    def test_swept(self):
+        """What no host took for long goes, in one's own namespace; by size, what was taken least lately."""
+        keys = [self.new() for _ in range(6)]
+        swept, other = f"swept-{next(names)}", f"other-{next(names)}"
+        for space in (swept, other):
+            s = self.store(space)
+            for k in keys:
+                self.assertEqual(s.put(k, plan=plan(1)).outcome, "ok")
+            server.sql(f"INSERT INTO dovetail_measure VALUES ('{space}', 'k', 'd', 'x', '', repeat('0', 71), "
+                       "now() - interval '40 day')")
+        for k, days in (keys[0], 40), (keys[1], 40), (keys[2], 20):
+            server.sql(f"UPDATE dovetail_entry SET used = now() - interval '{days} day' WHERE signature = '{k[0]}'")
+
+        def left(space, table="entry"):
+            return int(server.sql(f"SELECT count(*) FROM dovetail_{table} WHERE space = '{space}'")[0][0])
+        self.store(swept, keep_days=30)
+        patient(lambda: left(swept) == 4 and left(swept, "measure") == 0)
+        self.assertEqual((left(other), left(other, "measure")), (6, 1))
+        self.store(swept, max_bytes=1)  # what was taken within a day stays, whatever the size
+        patient(lambda: left(swept) == 3)
+        self.store(other, max_bytes=1 << 20, keep_days=60)  # within both
+        self.store(other, keep_days=39)
+        patient(lambda: left(other) == 4 and left(other, "measure") == 0)
+        self.assertEqual(left(swept), 3)
+
     def test_lease(self):
         a, b, k = self.store(), self.store(), self.new()
         one = a.claim(k, ms=60000)
