@@ -223,7 +223,7 @@ static void on_written(uv_write_t *r, int status)
     free(o->body);
     free(o);
     if (status < 0 && status != UV_ECANCELED) /* else it would be waited for until the job's time is over */
-        worker_kill(w, DTD_END_EXIT, "its pipe is closed");
+        broke(w, "it does not take requests any more");
 }
 
 /* Send a request; `body` is taken. */
@@ -502,7 +502,7 @@ static void on_told(uv_write_t *r, int status)
 {
     struct telling *t = r->data;
     if (status < 0 && status != UV_ECANCELED)
-        worker_kill(t->worker, DTD_END_EXIT, "its pipe is closed");
+        broke(t->worker, "it does not take answers any more");
     free(t->body);
     free(t);
 }

@@ -136,6 +136,10 @@ def work(folder):
             while not os.path.exists(os.path.join(folder, "go")):
                 time.sleep(0.01)
             say("R", n, answer())
+        elif name == "deaf":
+            os.close(0)
+            say("R", n, answer())
+            time.sleep(3600)
         elif name == "silent":
             time.sleep(3)
             say("R", n, answer())
@@ -260,6 +264,14 @@ class Peer(ServiceCase):
                 self.assertEqual(job["state"], "done", job)
                 self.assertFalse(os.path.exists(os.path.join(self.folder, "devices")))
                 self.assertIn("could not start: the worker was ended: it", self.s.read_log()[before:])
+
+    def test_deaf(self):
+        """A worker that reads no more, and lives: its next job goes to the next worker at once."""
+        self.assertEqual(self.s.finish(self.job("deaf"))["state"], "done")
+        begun = time.monotonic()
+        job = self.s.finish(self.job("good"))
+        self.assertEqual(job["state"], "done", job)
+        self.assertLess(time.monotonic() - begun, 15)  # it would be killed for its silence after 30
 
     def test_late_end(self):
         """A worker that could not start ends when the next one is at work already: that one's job is not its affair."""
