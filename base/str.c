@@ -93,3 +93,20 @@ char *dt_str_take(struct dt_str *s)
     *s = (struct dt_str){0};
     return p;
 }
+
+size_t dt_utf8(const char *s)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    size_t n = *p < 0x80                 ? *p != 0
+               : *p >= 0xC2 && *p < 0xE0 ? 2
+               : *p >= 0xE0 && *p < 0xF0 ? 3
+               : *p >= 0xF0 && *p < 0xF5 ? 4
+                                         : 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xC0) != 0x80)
+            return 0;
+    /* longer than need be, surrogates, beyond U+10FFFF */
+    bool odd = n > 2 && ((*p == 0xE0 && p[1] < 0xA0) || (*p == 0xED && p[1] >= 0xA0) || (*p == 0xF0 && p[1] < 0x90) ||
+                         (*p == 0xF4 && p[1] >= 0x90));
+    return odd ? 0 : n;
+}

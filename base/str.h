@@ -21,4 +21,8 @@ void dt_str_addfv(struct dt_str *s, const char *fmt, va_list ap) __attribute__((
 /* The string, owned by the caller (release with free()); `s` is empty afterwards. NULL if memory was out. */
 char *dt_str_take(struct dt_str *s);
 
+/* Bytes of the character of UTF-8 (RFC 3629) that begins at s, which ends with NUL; 0: it is none, or s is at its
+ * end. */
+size_t dt_utf8(const char *s);
+
 #endif

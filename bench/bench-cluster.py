@@ -13,6 +13,7 @@ Latencies are one request after the other, by one client: microseconds, p50 and 
 usage: bench-cluster.py --build DIR --out DIR [--json] [--quick] [--entries N] [--nodes N] [--seconds S]
 """
 import argparse
+import hashlib
 import glob
 import json
 import os
@@ -45,6 +46,7 @@ from store import Store, key, signature  # noqa: E402
 
 CLAIMERS, PER = 64, 8
 DEVICE, TOOLCHAIN, POLICY = key("x")[1:]
+TARGET = "sha256:" + hashlib.sha256(b"".join(len(t).to_bytes(8, "little") + t for t in (b"d", b"t"))).hexdigest()
 rows = []
 
 
@@ -209,8 +211,9 @@ def statement(name, *values):
 
 
 def queued(db, n):
-    db.sql("INSERT INTO dovetail_queue SELECT 'default', 'd', 'sha256:' || encode(sha256(i::text::bytea), 'hex'), i, "
-           f"'', '', 'waiting', 0, '', 0, now(), now() FROM generate_series(1, {n}) AS i")
+    graph = "'sha256:' || encode(sha256(i::text::bytea), 'hex')"
+    db.sql(f"INSERT INTO dovetail_work SELECT 'default', '{TARGET}', {graph}, 'd', i, '', '', 'waiting', 0, '', 0, "
+           f"now(), now(), now() FROM generate_series(1, {n}) AS i")
 
 
 def plans(db, one):
@@ -218,22 +221,22 @@ def plans(db, one):
     s, k = one
     queued(db, o.entries // 20)
     db.sql("INSERT INTO dovetail_lease SELECT 'default', key, 1, now() FROM dovetail_entry ON CONFLICT DO NOTHING")
-    db.sql("VACUUM ANALYZE dovetail_queue")
+    db.sql("VACUUM ANALYZE dovetail_work")
     db.sql("VACUUM ANALYZE dovetail_lease")
     for name, index, values in (
             ("FIND", "dovetail_entry_pkey", ("default", k)), ("NEAR", "dovetail_entry_signature", ("default", s, k)),
             ("TOUCH", "dovetail_entry_pkey", ("default", k, "x")), ("LEFT", "dovetail_lease_pkey", ("default", k)),
             ("RENEW", "dovetail_lease_pkey", ("default", k, "1", "1000")),
             ("PUT_LEASE", "dovetail_lease_pkey", ("default", k, "1")),
-            ("WORK_CLAIM", "dovetail_queue_next", ("default", "d", "1000")),
-            ("WORK_RENEW", "dovetail_queue_pkey", ("default", "d", s, "1", "1")),
+            ("WORK_CLAIM", "dovetail_work_next", ("default", TARGET, "1000", str(o.entries), "")),
+            ("WORK_RENEW", "dovetail_work_pkey", ("default", TARGET, s, "1", "1")),
             ("SWEEP_LEASES", "dovetail_lease_expires", ("default",))):
         plan = db.sql("SET dovetail.namespace = 'default'; EXPLAIN " + statement(name, *values), role="dovetail")
         text = "\n".join("\t".join(line) for line in plan)
         if index not in text or "Seq Scan" in text:
             sys.exit(f"bench-cluster: {name} does not take {index}:\n{text}")
     print("  each statement takes its index: 9 by EXPLAIN", flush=True)
-    db.sql("TRUNCATE dovetail_queue, dovetail_lease")
+    db.sql("TRUNCATE dovetail_work, dovetail_lease")
 
 
 def million(db):
@@ -295,13 +298,13 @@ def claims(db):
     got = []
     n //= 4
     queued(db, n)
-    db.sql("ANALYZE dovetail_queue")
+    db.sql("ANALYZE dovetail_work")
 
     def queue(i, s):
         while True:
             rs = [s.end(h) for h in [s.begin("queue_claim", device="d", ms=600000) for _ in range(PER)]]
             assert {r["outcome"] for r in rs} <= {"ok", "none"}, rs
-            got.extend(r["row"]["signature"] for r in rs if r["outcome"] == "ok")
+            got.extend(r["row"]["graph"] for r in rs if r["outcome"] == "ok")
             if any(r["outcome"] == "none" for r in rs):
                 return
     seconds = by_all(queue)

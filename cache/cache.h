@@ -56,6 +56,7 @@ struct cache_key {    /* all of it: an equal key gives an equal document */
     const char *device;    /* what the document was made for: "soft:h200", or name, SMs, driver of a real GPU */
     const char *toolchain; /* versions: dovetail, rewriter, nvrtc, nvjitlink */
     const char *policy;    /* canonical text of allow, deny, maps … */
+    bool searched;         /* cache_get: a plan that was only carried over from another toolchain is a miss */
 };
 /* 1 found (*ret: new reference, canonical names), 0 miss, negative error. A member `recipe` of what is put in is kept
  * for exports; it does not come out. */
@@ -200,14 +201,33 @@ int cache_gc(struct cache *c, int64_t max_age, int64_t max_bytes, json_t **ret, 
  * entry under the signature. 1 found, 0 there is no other entry (or none of the key's own to compare). */
 int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, const unsigned *uid, json_t **ret,
                   struct dt_err *e);
-/* Digests of stored graphs that have no plan for this architecture, device and toolchain, newest first; stale: only
- * those that have one of another toolchain on this device; uid not NULL: only of signatures that this user owns. */
+
+/* ---- what is due (due.c) ----------------------------------------------------------------------------------------- */
+/* Digests of stored graphs that have no plan for this architecture, device and toolchain, or only one that was carried
+ * over, newest first; stale: only those that have one of another toolchain on this device; uid not NULL: only of
+ * signatures that this user owns. */
 int cache_stale(struct cache *c, const char *arch, const char *device, const char *toolchain, bool stale,
                 const unsigned *uid, unsigned limit, json_t **ret, struct dt_err *e);
-/* Digests of stored graphs that have a plan, but none for this architecture, device and toolchain, the most used first
- * (hits of all their plans), then the newest. uid as above. */
+/* [{graph: digest, rank, reason: "stale" or "missing"}] of stored graphs that have a plan, but no up-to-date one for
+ * this architecture, device and toolchain; the highest rank first: uses of their plans times the microseconds that the
+ * best of them saves, in hundredths; then the newest. uid as above. */
 int cache_overdue(struct cache *c, const char *arch, const char *device, const char *toolchain, const unsigned *uid,
                   unsigned limit, json_t **ret, struct dt_err *e);
+struct cache_due {
+    const char *graph, *arch, *device, *toolchain;
+};
+struct cache_times {
+    double before_us, after_us; /* of the posted launches, of the plan; 0: not known */
+    char signature[DT_SHA256_TEXT];
+};
+/* Of the graph's plan for device and toolchain; former: of the newest that is not up to date there. 1 found, 0 not. */
+int cache_times(struct cache *c, const struct cache_due *d, bool former, struct cache_times *ret);
+/* Keep the report of a night, a JSON text; id 0: a new one, whose number *ret_id becomes. The newest 30 of a service
+ * stay. */
+int cache_night_put(struct cache *c, const char *service, int64_t id, const char *body, int64_t *ret_id,
+                    struct dt_err *e);
+/* The newest of a service: 1 found, 0 there is none. */
+int cache_night_get(struct cache *c, const char *service, json_t **ret, struct dt_err *e);
 
 /* ---- recipes, owners (recipe.c) ---------------------------------------------------------------------------------- */
 /* Of a plan with canonical names: its modules and launches. */
@@ -221,6 +241,9 @@ int cache_recipe_take(struct cache *c, const struct cache_key *k, const json_t *
                       const char *origin, struct dt_err *e);
 /* Is the recipe that waits under the key of this origin? */
 bool cache_recipe_from(struct cache *c, const struct cache_key *k, const char *origin);
+/* Keep the recipe of the newest plan under the same signature and policy that was searched for on this device, or on
+ * one that differs in its driver only, with another driver or toolchain. 1 one waits under the key now. */
+int cache_recipe_carry(struct cache *c, const struct cache_key *k);
 /* It led to a plan, which is stored: the recipe goes (reason NULL). Or not, and is kept aside with the reason. */
 void cache_recipe_done(struct cache *c, const struct cache_key *k, const char *reason);
 /* [{signature, device, toolchain, policy, digest, origin, state ("recipe", "refused"), reason, bytes, created, tried}],

@@ -153,7 +153,7 @@ int cache_recipe_take(struct cache *c, const struct cache_key *k, const json_t *
                                                        large ? "it has more bytes than any recipe" : ""};
     if (row_sum(k, digest, kept, sum) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory for a recipe");
-    int there = any(c, "SELECT 1 FROM entry WHERE want = 'plan' AND " KEY, text);
+    int there = any(c, "SELECT 1 FROM entry WHERE want = 'plan' AND carried = 0 AND " KEY, text);
     if (there == 0 && cache_run(c,
                                 "INSERT INTO recipe (signature, device, toolchain, policy, digest, body, sha256, "
                                 "origin, state, reason, created, tried, tries) "
@@ -165,6 +165,54 @@ int cache_recipe_take(struct cache *c, const struct cache_key *k, const json_t *
                                 text, 10) != SQLITE_OK)
         there = -1;
     return there < 0 ? cache_unwritable(c, e) : there ? 0 : sqlite3_changes(c->db) > 0;
+}
+
+/* Of a plan that is carried over. */
+struct carry {
+    json_t *recipe;
+    char digest[DT_SHA256_TEXT];
+};
+
+static int take_carry(sqlite3_stmt *s, void *user)
+{
+    struct carry *y = user;
+    const char *text[9];
+    json_t *doc = NULL;
+    for (int i = 0; i < 9; i++)
+        text[i] = cache_column(s, i);
+    int r = cache_row_check(text, 8);
+    if (r == 1 && dt_json_load(text[6], strlen(text[6]), &doc, NULL) == 0 && cache_plan_digest(doc, y->digest) >= 0)
+        y->recipe = json_incref(json_object_get(doc, "recipe"));
+    json_decref(doc);
+    return r;
+}
+
+int cache_recipe_carry(struct cache *c, const struct cache_key *k)
+{
+    static const char driver[] = "; driver ";
+    const char *end = strstr(k->device, driver);
+    dt_free_ char *model = dt_strdup(k->device);
+    const char *text[] = {k->signature, k->device, k->toolchain, k->policy, model};
+    struct carry y = {NULL};
+    if (!model)
+        return 0;
+    if (end)
+        model[end - k->device + (long)strlen(driver)] = 0;
+    int r =
+        cache_one(c,
+                  end ? "SELECT want, signature, device, toolchain, policy, digest, body, factors, sha256 FROM entry "
+                        "WHERE want = 'plan' AND signature = ?1 AND policy = ?4 AND substr(device, 1, length(?5)) = "
+                        "?5 AND carried = 0 AND NOT (device = ?2 AND toolchain = ?3) ORDER BY created DESC, id DESC "
+                        "LIMIT 1"
+                      : "SELECT want, signature, device, toolchain, policy, digest, body, factors, sha256 FROM entry "
+                        "WHERE want = 'plan' AND signature = ?1 AND policy = ?4 AND device = ?2 AND carried = 0 AND "
+                        "toolchain <> ?3 ORDER BY created DESC, id DESC LIMIT 1",
+                  text, end ? 5 : 4, take_carry, &y, NULL);
+    if (r == 1)
+        r = json_is_object(y.recipe) && cache_recipe_take(c, k, y.recipe, y.digest, "carried", NULL) >= 0 &&
+            cache_recipe_from(c, k, "carried");
+    json_decref(y.recipe);
+    return r == 1;
 }
 
 int cache_recipe_get(struct cache *c, const struct cache_key *k, json_t **ret, char digest[DT_SHA256_TEXT])

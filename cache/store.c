@@ -148,6 +148,7 @@ static int take_document(sqlite3_stmt *s, void *user)
         r = bad == DT_E_NOMEM ? bad : 0;
     if (r == 1) {
         json_object_del(d->doc, "recipe");
+        json_object_del(d->doc, "carried");
         snprintf(d->sum, sizeof d->sum, "%s", text[8]);
     }
     return r;
@@ -173,13 +174,13 @@ static int first(struct cache *c, const char *want, const char *sql, const char 
 
 int cache_get(struct cache *c, const struct cache_key *k, json_t **ret, struct dt_err *e)
 {
-    const char *text[] = {k->want, k->signature, k->device, k->toolchain, k->policy};
+    const char *text[] = {k->want, k->signature, k->device, k->toolchain, k->policy, k->searched ? "0" : "1"};
     struct document d;
     store_last(c, 0, "");
     int r = first(c, k->want,
                   "SELECT " COLUMNS " FROM entry WHERE want = ?1 AND signature = ?2 AND device = ?3 AND toolchain = ?4 "
-                  "AND policy = ?5",
-                  text, 5, &d, e);
+                  "AND policy = ?5 AND carried <= CAST(?6 AS INTEGER)",
+                  text, 6, &d, e);
     if (r > 0) {
         if (!c->reader)
             store_touch(c, d.id);
@@ -244,20 +245,31 @@ static int dump(json_t *doc, char **ret, struct dt_err *e)
     return 0;
 }
 
-/* The row of an entry; `sum` becomes its checksum. */
-static int store_entry(struct cache *c, const struct cache_key *k, const char *digest, const char *body,
-                       const char *why, char sum[DT_SHA256_TEXT], struct dt_err *e)
+/* The row of an entry; `sum` becomes its checksum. Times are beside the document, so that what is due can be put in
+ * order without reading it. */
+static int store_entry(struct cache *c, const struct cache_key *k, const char *digest, const json_t *doc,
+                       const char *body, const char *why, char sum[DT_SHA256_TEXT], struct dt_err *e)
 {
-    const char *text[] = {k->want, k->signature, k->device, k->toolchain, k->policy, digest, body, why ? why : "", sum};
+    char before[32], after[32];
+    const char *text[] = {k->want,      k->signature,   k->device,
+                          k->toolchain, k->policy,      digest,
+                          body,         why ? why : "", sum,
+                          before,       after,          json_is_true(json_object_get(doc, "carried")) ? "1" : "0"};
+    snprintf(before, sizeof before, "%.9g",
+             json_number_value(json_object_get(json_object_get(doc, "baseline"), "time_us")));
+    snprintf(after, sizeof after, "%.9g",
+             json_number_value(json_object_get(json_object_get(doc, "optimized"), "time_us")));
     if (cache_row_sum(text, 8, sum) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     return insert(
         c,
-        "INSERT INTO entry (want, signature, device, toolchain, policy, digest, body, factors, sha256, created, used) "
-        "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, unixepoch(), unixepoch()) "
+        "INSERT INTO entry (want, signature, device, toolchain, policy, digest, body, factors, sha256, created, used, "
+        "before_us, after_us, carried) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, unixepoch(), unixepoch(), "
+        "CAST(?10 AS REAL), CAST(?11 AS REAL), CAST(?12 AS INTEGER)) "
         "ON CONFLICT DO UPDATE SET digest = excluded.digest, body = excluded.body, factors = excluded.factors, "
-        "sha256 = excluded.sha256, created = excluded.created, used = excluded.used",
-        text, 9, e);
+        "sha256 = excluded.sha256, created = excluded.created, used = excluded.used, before_us = excluded.before_us, "
+        "after_us = excluded.after_us, carried = excluded.carried",
+        text, 12, e);
 }
 
 int cache_put_out(struct cache *c, const struct cache_key *k, const char *digest, json_t *doc, json_t *factors,
@@ -276,7 +288,7 @@ int cache_put_out(struct cache *c, const struct cache_key *k, const char *digest
         if (rc != SQLITE_OK)
             return r < 0 ? r : cache_unwritable(c, e);
     }
-    r = store_entry(c, k, digest, body, why, sum, e);
+    r = store_entry(c, k, digest, doc, body, why, sum, e);
     if (r >= 0 && out)
         r = cache_outbox_put(c, k, doc, out, e);
     /* a file that was replaced meanwhile has no transaction any more, and both rows */

@@ -15,7 +15,7 @@
 
 struct cli {
     /* options, NULL or false where not given */
-    bool json, local, maps, all_edges, whole, stale, calibrate;
+    bool json, local, maps, all_edges, whole, stale, report, calibrate;
     bool device_given; /* on the command line, not by the environment */
     const char *socket, *device, *cache, *timeout, *output, *allow, *deny, *budget, *seed, *check, *schedule, *dump,
         *limit, *max_age, *max_bytes;

@@ -40,6 +40,7 @@ enum {
     O_SELECT = 1 << 24,
     O_SIGN = 1 << 25,
     O_SIGNERS = 1 << 26,
+    O_REPORT = 1 << 27,
 };
 #define ANYWHERE (O_JSON | O_SOCKET | O_LOCAL | O_DEVICE | O_CACHE | O_TIMEOUT | O_HELP)
 
@@ -86,6 +87,8 @@ static const struct opt {
      "import: whom to believe, with --local (DOVETAIL_SIGNERS)"},
     {"require-signer", "NAME", O_SIGNERS, offsetof(struct cli, require_signer), "import: only what this one signed"},
     {"stale", NULL, O_STALE, offsetof(struct cli, stale), "only graphs whose plan is of another toolchain"},
+    {"report", NULL, O_REPORT, offsetof(struct cli, report),
+     "what came of the last --stale --budget; as one HTML file with -o FILE.html"},
     {"calibrate", NULL, O_CALIBRATE, offsetof(struct cli, calibrate),
      "measure the device's figures for the timing model, with --local"},
     {"help", NULL, O_HELP, 0, "this text"},
@@ -112,7 +115,7 @@ static const struct verb {
     {"cache", "stats|list|show SIGNATURE|verify|gc|export|import FILE|keygen NAME", 1, 2,
      O_OUTPUT | O_LIMIT | O_AGE | O_BYTES | O_SIGNATURE | O_SELECT | O_SIGN | O_SIGNERS, cmd_cache,
      "figures of the cache; its entries; check, clean up, carry elsewhere (-o FILE), signed"},
-    {"reprofile", "", 0, 0, O_STALE | O_LIMIT | O_BUDGET, cmd_reprofile,
+    {"reprofile", "", 0, 0, O_STALE | O_LIMIT | O_BUDGET | O_REPORT | O_OUTPUT, cmd_reprofile,
      "plan stored graphs again for this device and toolchain"},
     {"devices", "", 0, 0, O_CALIBRATE, cmd_devices, "devices of this machine"},
     {"status", "", 0, 0, 0, cmd_status, "how the service is"},
@@ -207,6 +210,8 @@ static int dovetail_check(struct cli *c, const struct verb *v, int given, struct
         return dt_err_set(e, DT_E_USAGE, "--limit takes a number from 1 to 10000");
     if (c->budget && (v->options & O_STALE) && (!c->stale || c->local || c->limit))
         return dt_err_set(e, DT_E_USAGE, "--budget goes with --stale here, and with neither --local nor --limit");
+    if ((v->options & O_REPORT) && (c->report ? c->stale || c->limit || c->local : c->output != NULL))
+        return dt_err_set(e, DT_E_USAGE, "--report goes with -o alone, and -o with --report: a service is asked");
     int r = check_seconds("budget", c->budget, e);
     return r < 0 ? r : check_seconds("timeout", c->timeout, e);
 }

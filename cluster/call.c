@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/str.h"
 #include "cluster-priv.h"
 
 const char *const cluster_sql_text[CLUSTER_NSQL] = {
@@ -37,7 +38,8 @@ struct call *call_new(struct cluster *c, cluster_fn *fn, void *user, void (*read
     call->fn = fn;
     call->user = user;
     call->read = read;
-    call->deadline = uv_now(c->loop) + c->statement_ms;
+    call->ms = c->statement_ms;
+    call->deadline = uv_now(c->loop) + call->ms;
     call->outcome = CLUSTER_AWAY;
     return call;
 }
@@ -155,7 +157,10 @@ const char *row_text(const PGresult *r, int row, int column, size_t max)
 {
     const char *text = PQgetvalue(r, row, column);
     size_t n = (size_t)PQgetlength(r, row, column);
-    return n <= max && PQfformat(r, column) == 0 && strlen(text) == n ? text : NULL;
+    bool sound = n <= max && PQfformat(r, column) == 0 && strlen(text) == n;
+    for (const char *p = text; sound && *p; p += dt_utf8(p))
+        sound = dt_utf8(p);
+    return sound ? text : NULL;
 }
 
 bool row_number(const PGresult *r, int row, int column, int64_t *ret)

@@ -49,6 +49,7 @@ struct call {
     cluster_fn *fn; /* NULL: nobody waits for it, or not any more */
     void *user;
     void (*orphan)(struct call *call); /* the answer came, and nobody waited any more; may be NULL */
+    unsigned ms;                       /* how long the server may take; statement_ms */
     bool writes;                       /* it is not repeated when its connection is lost */
     bool urgent;                       /* it goes before those that are not */
     bool refused;                      /* before it was sent */
@@ -62,6 +63,7 @@ struct call {
     int64_t token;
     struct cluster_measure *measure; /* keys of what measures.c asked for */
     const char *kind, *device;
+    const char *target; /* of queue.c */
 };
 
 /* NULL: no memory; fn was called with AWAY. */
@@ -163,6 +165,7 @@ struct cluster {
     unsigned nwaiting;
     bool closing, kicked;
     unsigned handles; /* not closed yet */
+    unsigned packing; /* graphs that a thread of libuv's pool has (graphs.c) */
     void (*closed)(void *user);
     void *closed_user;
     /* the breaker */

@@ -216,8 +216,8 @@ void cluster_near(struct cluster *c, const struct cluster_key *k, cluster_fn *fn
 
 static void put_read(struct call *call, PGresult *const *r)
 {
-    const unsigned at = call->token ? 2 : 0;
-    if (call->token && !PQntuples(r[0]) && !PQntuples(r[1]))
+    const unsigned at = call->token ? 1 : 0;
+    if (call->token && !PQntuples(r[0]))
         call_end(call, CLUSTER_LOST, "somebody else has claimed it since");
     else
         call_end(call, PQntuples(r[at]) ? CLUSTER_OK : CLUSTER_NONE, NULL);
@@ -241,10 +241,8 @@ static void put_steps(struct call *call, const struct cluster_entry *en, char *r
         call->arena.failed = true;
         return;
     }
-    if (call->token) {
+    if (call->token)
         CALL_STEP(call, CLUSTER_SQL_PUT_LEASE, call->hash, token);
-        CALL_STEP(call, CLUSTER_SQL_PUT_WORK, k->device, k->signature, token);
-    }
     CALL_STEP(call, CLUSTER_SQL_PUT, call->hash, k->signature, k->device, k->toolchain, k->policy, FORMAT, t.digest,
               t.recipe, t.rewriter, evidence, strncmp(evidence, "measured", 8) ? "0" : "1", t.factors, t.stamp,
               t.signer, t.seal, call_text(call, sum), token, call_text(call, en->instead));

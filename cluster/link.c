@@ -168,7 +168,7 @@ static bool link_flush(struct link *l)
 static bool send_call(struct link *l, const struct call *call)
 {
     char timeout[16];
-    snprintf(timeout, sizeof timeout, "%u", l->c->statement_ms);
+    snprintf(timeout, sizeof timeout, "%u", call->ms);
     const char *const space[] = {l->c->space, timeout};
     bool ok = send_one(l, CLUSTER_SQL_BEGIN, 0, NULL) && send_one(l, CLUSTER_SQL_SPACE, 2, space);
     for (unsigned i = 0; ok && i < call->nsteps; i++)
@@ -182,7 +182,7 @@ void link_send(struct link *l, struct call *call)
     l->state = LINK_BUSY;
     l->expected = call->nsteps + EXTRA;
     l->result = dt_calloc(l->expected, sizeof *l->result);
-    l->until = uv_now(l->c->loop) + l->c->statement_ms + OVERDUE_MS;
+    l->until = uv_now(l->c->loop) + call->ms + OVERDUE_MS;
     if (!l->result) {
         call_end(call, CLUSTER_AWAY, "out of memory");
         pool_over(call);

@@ -1,5 +1,8 @@
 /* Measurements: rows of the performance library (cluster.h), bytes by key. They travel as base64, which every server
- * and pooler passes on unchanged. Sums as in entries.c. A row of one device is never given for another.
+ * and pooler passes on unchanged. A row of one device is never given for another.
+ *
+ * Sums as in entries.c, but not over signer, seal and stamp: services of before these columns know the sum without
+ * them. A seal that was damaged is one that does not match, and a row that lost its seal is one that nobody signed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +14,8 @@
 #define KIND_MAX 64
 #define DEVICE_MAX 1024
 #define MEASURE_KEY_MAX 128
+#define SIGNER_MAX 128
+#define SEAL_MAX 512
 #define BODY_MAX ((CLUSTER_MEASURE_MAX + 2) / 3 * 4)
 
 static bool measure_sum(const struct call *call, const char *key, const char *body, char sum[DT_SHA256_TEXT])
@@ -81,18 +86,26 @@ static int measure_check(const struct call *call, const char *key, const char *b
     return !strcmp(sum, checksum) && dt_base64_decode(body, n, out) >= 0;
 }
 
+static void measure_read(struct call *call, const PGresult *r, int i, json_t *all)
+{
+    const char *key = row_text(r, i, 0, MEASURE_KEY_MAX), *body = row_text(r, i, 1, BODY_MAX),
+               *checksum = row_text(r, i, 2, DT_SHA256_TEXT), *signer = row_text(r, i, 3, SIGNER_MAX),
+               *seal = row_text(r, i, 4, SEAL_MAX);
+    int64_t stamp;
+    int good = signer && seal && row_number(r, i, 5, &stamp) ? measure_check(call, key, body, checksum) : 0;
+    if (good == 1)
+        json_object_set_new(all, key,
+                            json_pack("{s:s, s:I, s:s*, s:s*}", "body", body, "stamp", (json_int_t)stamp, "signer",
+                                      *signer ? signer : NULL, "seal", *seal ? seal : NULL));
+    else if (good == 0)
+        measure_go(call, key, body, checksum);
+}
+
 static void measures_read(struct call *call, PGresult *const *r)
 {
     json_t *all = json_object();
-    for (int i = 0; all && row_shape(r[0], 3) && i < PQntuples(r[0]) && i < CLUSTER_MEASURES; i++) {
-        const char *key = row_text(r[0], i, 0, MEASURE_KEY_MAX), *body = row_text(r[0], i, 1, BODY_MAX),
-                   *checksum = row_text(r[0], i, 2, DT_SHA256_TEXT);
-        int good = measure_check(call, key, body, checksum);
-        if (good == 1)
-            json_object_set_new(all, key, json_string(body));
-        else if (good == 0)
-            measure_go(call, key, body, checksum);
-    }
+    for (int i = 0; all && row_shape(r[0], 6) && i < PQntuples(r[0]) && i < CLUSTER_MEASURES; i++)
+        measure_read(call, r[0], i, all);
     bool any = json_object_size(all) > 0;
     call_end(call, any ? CLUSTER_OK : CLUSTER_NONE, NULL);
     if (any)
@@ -130,6 +143,11 @@ static void measure_step(struct call *call, const struct cluster_measure *m)
         call_refuse(call, "a measurement has more bytes than one may have");
         return;
     }
+    if (strlen(m->signer ? m->signer : "") > SIGNER_MAX || strlen(m->seal ? m->seal : "") > SEAL_MAX ||
+        strlen(m->instead ? m->instead : "") > SEAL_MAX) {
+        call_refuse(call, "signer or seal of a measurement is too long");
+        return;
+    }
     dt_str_add(&body, "");
     dt_base64_encode(m->body, m->len, &body);
     const char *key = call_text(call, m->key), *text = call_text(call, body.s);
@@ -137,7 +155,9 @@ static void measure_step(struct call *call, const struct cluster_measure *m)
     if (!measure_sum(call, key, text, sum))
         call->arena.failed = true;
     else
-        CALL_STEP(call, CLUSTER_SQL_MEASURE_PUT, call->kind, call->device, key, text, call_text(call, sum));
+        CALL_STEP(call, CLUSTER_SQL_MEASURE_PUT, call->kind, call->device, key, text, call_text(call, sum),
+                  call_text(call, m->signer), call_text(call, m->seal), call_number(call, m->stamp),
+                  call_text(call, m->instead));
     dt_str_done(&body);
 }
 

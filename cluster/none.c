@@ -53,27 +53,36 @@ void cluster_measure_put(struct cluster *c, const char *kind, const char *device
 {
     away(fn, user);
 }
-void cluster_queue_add(struct cluster *c, const struct cluster_work *w, cluster_fn *fn, void *user) { away(fn, user); }
-void cluster_queue_claim(struct cluster *c, const char *device, unsigned lease_ms, cluster_fn *fn, void *user)
+void cluster_graph_put(struct cluster *c, const char *digest, const void *body, size_t len, cluster_fn *fn, void *user)
 {
     away(fn, user);
 }
-void cluster_queue_renew(struct cluster *c, const char *signature, const char *device, int64_t token, unsigned lease_ms,
+void cluster_graph_get(struct cluster *c, const char *digest, cluster_fn *fn, void *user) { away(fn, user); }
+void cluster_queue_add(struct cluster *c, const struct cluster_work *w, cluster_fn *fn, void *user) { away(fn, user); }
+void cluster_queue_graphs(struct cluster *c, const char *device, const char *toolchain, cluster_fn *fn, void *user)
+{
+    away(fn, user);
+}
+void cluster_queue_claim(struct cluster *c, const char *device, const char *toolchain,
+                         const struct cluster_place *after, unsigned lease_ms, cluster_fn *fn, void *user)
+{
+    away(fn, user);
+}
+void cluster_queue_renew(struct cluster *c, const struct cluster_work_key *k, int64_t token, unsigned lease_ms,
                          cluster_fn *fn, void *user)
 {
     away(fn, user);
 }
-void cluster_queue_done(struct cluster *c, const char *signature, const char *device, int64_t token, cluster_fn *fn,
-                        void *user)
+void cluster_queue_done(struct cluster *c, const struct cluster_work_key *k, int64_t token, cluster_fn *fn, void *user)
 {
     away(fn, user);
 }
-void cluster_queue_fail(struct cluster *c, const char *signature, const char *device, int64_t token, const char *reason,
+void cluster_queue_fail(struct cluster *c, const struct cluster_work_key *k, int64_t token, const char *reason,
                         unsigned backoff_ms, cluster_fn *fn, void *user)
 {
     away(fn, user);
 }
-void cluster_queue_return(struct cluster *c, const char *signature, const char *device, int64_t token, cluster_fn *fn,
+void cluster_queue_return(struct cluster *c, const struct cluster_work_key *k, int64_t token, cluster_fn *fn,
                           void *user)
 {
     away(fn, user);

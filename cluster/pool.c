@@ -359,9 +359,12 @@ static void pool_sweep(struct cluster *c, uint64_t now)
     call->writes = true;
     call_step(call, CLUSTER_SQL_SWEEP_LEASES, 0, NULL);
     call_step(call, CLUSTER_SQL_SWEEP_ASIDE, 0, NULL);
+    call_step(call, CLUSTER_SQL_SWEEP_WORK, 0, NULL);
     pool_submit(call);
     sweep_step(c, CLUSTER_SQL_SWEEP_OLD, c->keep_days);
     sweep_step(c, CLUSTER_SQL_SWEEP_OLD_MEASURES, c->keep_days);
+    sweep_step(c, CLUSTER_SQL_SWEEP_OLD_GRAPHS, c->keep_days);
+    sweep_step(c, CLUSTER_SQL_SWEEP_MANY_GRAPHS, c->max_bytes); /* before recipes: their posters have them */
     sweep_step(c, CLUSTER_SQL_SWEEP_MANY, c->max_bytes);
 }
 
@@ -402,7 +405,7 @@ static void pool_arm(struct cluster *c, uint64_t now)
 /* Closing: what is under way is waited for a little, then everything ends. True: it has. */
 static bool pool_ended(struct cluster *c, uint64_t now)
 {
-    if (!c->closing)
+    if (!c->closing || c->packing)
         return false;
     bool work = c->waiting || links_in(c, LINK_BUSY);
     if (work && now < c->close_by && c->breaker == BREAKER_CLOSED)
@@ -416,7 +419,7 @@ static bool pool_ended(struct cluster *c, uint64_t now)
         link_close(l, "the service ends");
     }
     pool_tell(c);
-    if (c->over)
+    if (c->over || c->packing)
         return false;
     dial_reap(&c->leaving);
     if (c->leaving && now < c->close_by + LEAVE_MS)

@@ -1,7 +1,7 @@
-/* The queue of plans to make again (cluster.h): one row for a signature and a device.
+/* The queue of plans to make again (cluster.h): one row for a graph, a device and a toolchain.
  *
  *          add            claim                     done
- *   (none) ───▶ waiting ────────▶ leased ───────────────────▶ (gone)
+ *   (none) ───▶ waiting ────────▶ leased ───────────────────▶ done, for a month
  *                 ▲  ▲              │  │ failed, begun too often
  *                 │  └── returned, ─┘  ▼
  *                 │      failed,      parked   nobody gets it; it keeps its reason
@@ -27,16 +27,36 @@
 #define TRIES_TEXT_(n) #n
 #define TRIES TRIES_TEXT(CLUSTER_QUEUE_TRIES)
 
-static bool work_key(struct call *call, const char *signature, const char *device)
+/* The queue of a device and toolchain, as one short text. */
+static bool work_target(struct call *call, const char *device, const char *toolchain)
 {
-    if (!call_bounded(call, "device", device, DEVICE_MAX))
+    struct dt_sha256 h;
+    char target[DT_SHA256_TEXT];
+    if (!call_bounded(call, "device", device, DEVICE_MAX) ||
+        !call_bounded(call, "toolchain", toolchain, CLUSTER_KEY_MAX))
         return false;
-    if (!signature || !dt_sha256_ok(signature)) {
-        call_refuse(call, "the signature is none");
+    if (dt_sha256_init(&h) < 0) {
+        call->arena.failed = true;
         return false;
     }
-    call->key.signature = call_text(call, signature);
+    dt_sha256_addstr(&h, device);
+    dt_sha256_addstr(&h, toolchain);
+    dt_sha256_final(&h, target);
     call->key.device = call_text(call, device);
+    call->key.toolchain = call_text(call, toolchain);
+    call->target = call_text(call, target);
+    return true;
+}
+
+static bool work_key(struct call *call, const struct cluster_work_key *k)
+{
+    if (!work_target(call, k->device, k->toolchain))
+        return false;
+    if (!k->graph || !dt_sha256_ok(k->graph)) {
+        call_refuse(call, "the digest of the graph is none");
+        return false;
+    }
+    call->key.signature = call_text(call, k->graph);
     return true;
 }
 
@@ -53,35 +73,57 @@ void cluster_queue_add(struct cluster *c, const struct cluster_work *w, cluster_
     if (!call)
         return;
     call->writes = true;
-    if (work_key(call, w->signature, w->device) && call_bounded(call, "reason", w->reason, REASON_MAX)) {
+    if (work_key(call, &w->key) && call_bounded(call, "reason", w->reason, REASON_MAX)) {
         dt_free_ char *note = w->note ? dt_json_dumps(w->note, JSON_COMPACT | JSON_SORT_KEYS) : dt_strdup("");
         const char *rank = call_number(call, w->rank);
         if (!note)
             call->arena.failed = true;
         else if (!*note || call_bounded(call, "note", note, NOTE_MAX))
-            CALL_STEP(call, CLUSTER_SQL_WORK_ADD, call->key.device, call->key.signature, rank,
+            CALL_STEP(call, CLUSTER_SQL_WORK_ADD, call->target, call->key.signature, call->key.device, rank,
                       call_text(call, w->reason), call_text(call, note));
-        CALL_STEP(call, CLUSTER_SQL_WORK_RANK, call->key.device, call->key.signature, rank);
+        CALL_STEP(call, CLUSTER_SQL_WORK_SEEN, call->target, call->key.signature, rank);
     }
+    pool_submit(call);
+}
+
+static void graphs_read(struct call *call, PGresult *const *r) { call_end(call, CLUSTER_OK, NULL); }
+
+void cluster_queue_graphs(struct cluster *c, const char *device, const char *toolchain, cluster_fn *fn, void *user)
+{
+    struct call *call = call_new(c, fn, user, graphs_read);
+    if (!call)
+        return;
+    call->writes = true;
+    if (work_target(call, device, toolchain))
+        CALL_STEP(call, CLUSTER_SQL_WORK_GRAPHS, call->target, call->key.device);
     pool_submit(call);
 }
 
 static void work_back(struct call *call)
 {
+    const struct cluster_work_key k = {call->key.signature, call->key.device, call->key.toolchain};
     if (call->token)
-        cluster_queue_return(call->c, call->key.signature, call->key.device, call->token, NULL, NULL);
+        cluster_queue_return(call->c, &k, call->token, NULL, NULL);
+}
+
+static void work_none(struct call *call, const PGresult *left)
+{
+    int64_t ms;
+    call_end(call, CLUSTER_NONE, NULL);
+    if (row_shape(left, 1) && PQntuples(left) == 1 && row_number(left, 0, 0, &ms) && ms > 0)
+        call->row = json_pack("{s:I}", "left_ms", (json_int_t)ms);
 }
 
 static void work_read(struct call *call, PGresult *const *r)
 {
-    call_end(call, CLUSTER_NONE, NULL);
-    if (!row_shape(r[1], 7) || PQntuples(r[1]) != 1)
+    work_none(call, r[2]);
+    if (!row_shape(r[1], 6) || PQntuples(r[1]) != 1)
         return;
-    const char *signature = row_text(r[1], 0, 0, DT_SHA256_TEXT), *device = row_text(r[1], 0, 1, DEVICE_MAX),
-               *reason = row_text(r[1], 0, 3, REASON_MAX), *note = row_text(r[1], 0, 4, NOTE_MAX);
+    const char *graph = row_text(r[1], 0, 0, DT_SHA256_TEXT), *reason = row_text(r[1], 0, 2, REASON_MAX),
+               *note = row_text(r[1], 0, 3, NOTE_MAX);
     int64_t rank, tries, token;
-    if (!signature || !dt_sha256_ok(signature) || !device || strcmp(device, call->key.device) || !reason || !note ||
-        !row_number(r[1], 0, 2, &rank) || !row_number(r[1], 0, 5, &tries) || !row_number(r[1], 0, 6, &token)) {
+    if (!graph || !dt_sha256_ok(graph) || !reason || !note || !row_number(r[1], 0, 1, &rank) ||
+        !row_number(r[1], 0, 4, &tries) || !row_number(r[1], 0, 5, &token)) {
         call->c->counts.damaged++;
         pool_log(call->c, true, "an entry of the cluster's queue is not used: it has not the form that it should have");
         return;
@@ -89,29 +131,31 @@ static void work_read(struct call *call, PGresult *const *r)
     json_t *o = NULL;
     if (*note && (dt_json_load(note, strlen(note), &o, NULL) < 0))
         o = NULL;
-    call->key.signature = call_text(call, signature);
+    call->key.signature = call_text(call, graph);
     call->token = token;
     call_end(call, CLUSTER_OK, NULL);
-    call->row = json_pack("{s:s, s:s, s:I, s:s, s:o*, s:I, s:I}", "signature", signature, "device", device, "rank",
-                          (json_int_t)rank, "reason", reason, "note", o, "tries", (json_int_t)tries, "token",
-                          (json_int_t)token);
+    json_decref(call->row);
+    call->row = json_pack("{s:s, s:I, s:s, s:o*, s:I, s:I}", "graph", graph, "rank", (json_int_t)rank, "reason", reason,
+                          "note", o, "tries", (json_int_t)tries, "token", (json_int_t)token);
     if (!call->row) { /* the caller does not learn it */
         work_back(call);
         call_end(call, CLUSTER_AWAY, "out of memory");
     }
 }
 
-void cluster_queue_claim(struct cluster *c, const char *device, unsigned lease_ms, cluster_fn *fn, void *user)
+void cluster_queue_claim(struct cluster *c, const char *device, const char *toolchain,
+                         const struct cluster_place *after, unsigned lease_ms, cluster_fn *fn, void *user)
 {
     struct call *call = call_new(c, fn, user, work_read);
     if (!call)
         return;
     call->writes = true;
     call->orphan = work_back;
-    if (call_bounded(call, "device", device, DEVICE_MAX)) {
-        call->key.device = call_text(call, device);
-        CALL_STEP(call, CLUSTER_SQL_WORK_POISON, call->key.device, TRIES);
-        CALL_STEP(call, CLUSTER_SQL_WORK_CLAIM, call->key.device, call_number(call, lease_ms));
+    if (work_target(call, device, toolchain)) {
+        CALL_STEP(call, CLUSTER_SQL_WORK_POISON, call->target, TRIES);
+        CALL_STEP(call, CLUSTER_SQL_WORK_CLAIM, call->target, call_number(call, lease_ms),
+                  call_number(call, after ? after->rank : INT64_MAX), call_text(call, after ? after->graph : ""));
+        CALL_STEP(call, CLUSTER_SQL_WORK_LEFT, call->target);
     }
     pool_submit(call);
 }
@@ -126,35 +170,34 @@ static void held_read(struct call *call, PGresult *const *r)
         call_end(call, CLUSTER_LOST, "somebody else has claimed it since, or it has ended");
 }
 
-static struct call *held_new(struct cluster *c, const char *signature, const char *device, cluster_fn *fn, void *user)
+static struct call *held_new(struct cluster *c, const struct cluster_work_key *k, cluster_fn *fn, void *user)
 {
     struct call *call = call_new(c, fn, user, held_read);
     if (call) {
         call->writes = true;
-        work_key(call, signature, device);
+        work_key(call, k);
     }
     return call;
 }
 
-void cluster_queue_renew(struct cluster *c, const char *signature, const char *device, int64_t token, unsigned lease_ms,
+void cluster_queue_renew(struct cluster *c, const struct cluster_work_key *k, int64_t token, unsigned lease_ms,
                          cluster_fn *fn, void *user)
 {
-    struct call *call = held_new(c, signature, device, fn, user);
+    struct call *call = held_new(c, k, fn, user);
     if (!call)
         return;
     call->urgent = true;
-    CALL_STEP(call, CLUSTER_SQL_WORK_RENEW, call->key.device, call->key.signature, call_number(call, token),
+    CALL_STEP(call, CLUSTER_SQL_WORK_RENEW, call->target, call->key.signature, call_number(call, token),
               call_number(call, lease_ms));
     pool_submit(call);
 }
 
-void cluster_queue_done(struct cluster *c, const char *signature, const char *device, int64_t token, cluster_fn *fn,
-                        void *user)
+void cluster_queue_done(struct cluster *c, const struct cluster_work_key *k, int64_t token, cluster_fn *fn, void *user)
 {
-    struct call *call = held_new(c, signature, device, fn, user);
+    struct call *call = held_new(c, k, fn, user);
     if (!call)
         return;
-    CALL_STEP(call, CLUSTER_SQL_WORK_DONE, call->key.device, call->key.signature, call_number(call, token));
+    CALL_STEP(call, CLUSTER_SQL_WORK_DONE, call->target, call->key.signature, call_number(call, token));
     pool_submit(call);
 }
 
@@ -165,26 +208,26 @@ static void fail_read(struct call *call, PGresult *const *r)
         call->row = json_pack("{s:b}", "parked", !strcmp(PQgetvalue(r[0], 0, 0), "parked"));
 }
 
-void cluster_queue_fail(struct cluster *c, const char *signature, const char *device, int64_t token, const char *reason,
+void cluster_queue_fail(struct cluster *c, const struct cluster_work_key *k, int64_t token, const char *reason,
                         unsigned backoff_ms, cluster_fn *fn, void *user)
 {
-    struct call *call = held_new(c, signature, device, fn, user);
+    struct call *call = held_new(c, k, fn, user);
     if (!call)
         return;
     call->read = fail_read;
     const char *why = dt_arena_printf(&call->arena, "%.*s", FAILURE_MAX, reason ? reason : "");
-    CALL_STEP(call, CLUSTER_SQL_WORK_FAIL, call->key.device, call->key.signature, call_number(call, token), TRIES,
+    CALL_STEP(call, CLUSTER_SQL_WORK_FAIL, call->target, call->key.signature, call_number(call, token), TRIES,
               why ? why : "", call_number(call, backoff_ms));
     pool_submit(call);
 }
 
-void cluster_queue_return(struct cluster *c, const char *signature, const char *device, int64_t token, cluster_fn *fn,
+void cluster_queue_return(struct cluster *c, const struct cluster_work_key *k, int64_t token, cluster_fn *fn,
                           void *user)
 {
-    struct call *call = held_new(c, signature, device, fn, user);
+    struct call *call = held_new(c, k, fn, user);
     if (!call)
         return;
-    CALL_STEP(call, CLUSTER_SQL_WORK_RETURN, call->key.device, call->key.signature, call_number(call, token));
+    CALL_STEP(call, CLUSTER_SQL_WORK_RETURN, call->target, call->key.signature, call_number(call, token));
     pool_submit(call);
 }
 
@@ -200,7 +243,7 @@ static json_t *list_row(const PGresult *r, int row)
             return NULL;
     if (!row_number(r, row, 2, &rank) || !row_number(r, row, 4, &tries))
         return NULL;
-    return json_pack("{s:s, s:s, s:I, s:s, s:I, s:s, s:s}", "signature", text[0], "device", text[1], "rank",
+    return json_pack("{s:s, s:s, s:I, s:s, s:I, s:s, s:s}", "graph", text[0], "device", text[1], "rank",
                      (json_int_t)rank, "reason", text[2], "tries", (json_int_t)tries, "state", text[3], "failure",
                      text[4]);
 }

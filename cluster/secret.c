@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/str.h"
 #include "cluster-priv.h"
 
 void secrets_add(struct secrets *s, const char *text)
@@ -50,10 +51,15 @@ void secrets_hide(const struct secrets *s, const char *from, char *to, size_t n)
             memcpy(to + at, "***", 3);
             at += 3;
             from += hide;
-        } else {
-            to[at++] = (unsigned char)*from < ' ' ? ' ' : *from;
-            from++;
+            continue;
         }
+        size_t bytes = dt_utf8(from);
+        if (bytes > 1)
+            memcpy(to + at, from, bytes);
+        else
+            to[at] = !bytes ? '?' : (unsigned char)*from < ' ' ? ' ' : *from;
+        at += bytes ? bytes : 1;
+        from += bytes ? bytes : 1;
     }
     to[at] = 0;
 }

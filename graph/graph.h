@@ -144,6 +144,12 @@ json_t *dt_graph_to_json(const struct dt_graph *g);
 json_t *dt_buffer_to_json(const struct dt_graph *g, const struct dt_buffer *b);
 json_t *dt_launch_to_json(const struct dt_graph *g, const struct dt_launch *l);
 
+/* reduced.c: the document without what neither digest nor signature depends on: data of buffers that are not constant
+ * (they start with zeros instead), buffers and modules that no launch uses, the graph's name. Digest and signature of
+ * the result are g's. A plan of it holds for g, too, but need not be the plan that g would get. Not for plans. New
+ * reference, NULL: memory. */
+json_t *dt_graph_reduced(struct dt_graph *g);
+
 /* Warnings (warnings.c): {"code", "message", "pointer" …} of docs/CONTRACT.md §4, the first DT_MAX_WARNINGS of them,
  * in a document as `warnings` and, where there are more, `warnings_left_out`. Zero-initialised; what dt_warn has taken
  * goes with dt_warnings_put. */

@@ -7,6 +7,8 @@
  *   entry: "dovetail entry 1", signature, device, toolchain, policy, factors, digest, recipe, rewriter, evidence,
  *          signer, date
  *   entry of a cluster: "dovetail shared entry 1", namespace, then as above from signature on
+ *   measurement of a cluster: "dovetail shared measure 1", namespace, kind, device, key, SHA-256 of its bytes, signer,
+ *          date
  *   file:  "dovetail file 1", SHA-256 of the bytes ("sha256:…"), signer, date
  *
  * factors and recipe are JSON without spaces and with sorted members, so that a database may keep them in its own form;
@@ -65,6 +67,18 @@ static void message_of_entry(struct dt_str *m, const struct sign_entry *en, cons
     add_number(m, (uint64_t)date);
 }
 
+static void message_of_measure(struct dt_str *msg, const struct sign_measure *m, const char *signer, int64_t date)
+{
+    add_text(msg, "dovetail shared measure 1");
+    add_text(msg, m->space);
+    add_text(msg, m->kind);
+    add_text(msg, m->device);
+    add_text(msg, m->key);
+    add_text(msg, m->digest);
+    add_text(msg, signer);
+    add_number(msg, (uint64_t)date);
+}
+
 static void message_of_file(struct dt_str *m, const char *digest, const char *signer, int64_t date)
 {
     add_text(m, "dovetail file 1");
@@ -103,6 +117,13 @@ int sign_entry_seal(const struct sign_key *k, const struct sign_entry *en, int64
     struct dt_str m = {0};
     message_of_entry(&m, en, k->name, date);
     return seal_message(k, &m, date, ret);
+}
+
+int sign_measure_seal(const struct sign_key *k, const struct sign_measure *m, int64_t date, struct sign_seal *ret)
+{
+    struct dt_str msg = {0};
+    message_of_measure(&msg, m, k->name, date);
+    return seal_message(k, &msg, date, ret);
 }
 
 int sign_file_seal(const struct sign_key *k, const char *digest, int64_t date, struct sign_seal *ret)
@@ -165,15 +186,29 @@ static enum sign_verdict check_message(const struct sign_demand *d, const struct
     return SIGN_FORGED;
 }
 
+static int check_and_done(const struct sign_demand *d, struct dt_str *m, const struct sign_seal *seal)
+{
+    int r = m->failed || sodium_init() < 0 ? DT_E_NOMEM : (int)check_message(d, m, seal);
+    dt_str_done(m);
+    return r;
+}
+
 int sign_entry_check(const struct sign_demand *d, const struct sign_entry *en, const struct sign_seal *seal)
 {
     struct dt_str m = {0};
     if (!seal)
         return SIGN_NONE;
     message_of_entry(&m, en, seal->signer, seal->date);
-    int r = m.failed || sodium_init() < 0 ? DT_E_NOMEM : (int)check_message(d, &m, seal);
-    dt_str_done(&m);
-    return r;
+    return check_and_done(d, &m, seal);
+}
+
+int sign_measure_check(const struct sign_demand *d, const struct sign_measure *m, const struct sign_seal *seal)
+{
+    struct dt_str msg = {0};
+    if (!seal)
+        return SIGN_NONE;
+    message_of_measure(&msg, m, seal->signer, seal->date);
+    return check_and_done(d, &msg, seal);
 }
 
 int sign_file_check(const struct sign_demand *d, const char *digest, const struct sign_seal *seal)
@@ -182,9 +217,7 @@ int sign_file_check(const struct sign_demand *d, const char *digest, const struc
     if (!seal)
         return SIGN_NONE;
     message_of_file(&m, digest, seal->signer, seal->date);
-    int r = m.failed || sodium_init() < 0 ? DT_E_NOMEM : (int)check_message(d, &m, seal);
-    dt_str_done(&m);
-    return r;
+    return check_and_done(d, &m, seal);
 }
 
 /* ---- as JSON ----------------------------------------------------------------------------------------------------- */

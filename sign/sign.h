@@ -1,4 +1,4 @@
-/* Who says so: Ed25519 signatures over recipes, and the files that carry them between hosts.
+/* Who says so: Ed25519 signatures over recipes and measurements, and the files that carry recipes between hosts.
  *
  * A recipe that crosses hosts may be signed: its seal is an Ed25519 signature (libsodium) over everything that the
  * recipe says, the key that it is for, the signer's name and a date. A host has a file of signers whom it believes. A
@@ -90,6 +90,15 @@ struct sign_demand {
 /* seal NULL: SIGN_NONE. A key counts for a seal when the day of the seal and the day that it is now are both within its
  * days: who has the secret of a key whose time is over could date what they like. DT_E_NOMEM, or a verdict. */
 int sign_entry_check(const struct sign_demand *d, const struct sign_entry *en, const struct sign_seal *seal);
+
+/* The same for a measurement that hosts share. A seal of one is none of an entry, nor the other way round. */
+struct sign_measure {                /* all that it says; borrowed */
+    const char *space;               /* the namespace of the cluster that it is in */
+    const char *kind, *device, *key; /* which one it is (cluster/cluster.h) */
+    const char *digest;              /* SHA-256 of its bytes: "sha256:…" */
+};
+int sign_measure_seal(const struct sign_key *k, const struct sign_measure *m, int64_t date, struct sign_seal *ret);
+int sign_measure_check(const struct sign_demand *d, const struct sign_measure *m, const struct sign_seal *seal);
 
 /* For pack.c: the same over a file, whose SHA-256 `digest` is. */
 int sign_file_seal(const struct sign_key *k, const char *digest, int64_t date, struct sign_seal *ret);

@@ -234,7 +234,8 @@ static void post_work(struct dtd_async *a)
         post_share(p, g, options);
     if (p->rc >= 0 && !made) {
         struct dt_str s = {0};
-        dt_str_addf(&s, "{\"verb\":\"%s\",\"options\":%s,\"graph\":", verb, options);
+        dt_str_addf(&s, "{\"verb\":\"%s\",%s\"options\":%s,\"graph\":", verb, p->stale ? "\"afresh\":true," : "",
+                    options);
         dt_str_addn(&s, p->body, p->len);
         dt_str_addc(&s, '}');
         p->nrequest = s.len;
@@ -261,12 +262,8 @@ static void post_again(struct post *p)
 {
     struct dtd_post post = {p->uid, true, p->share, p->want, p->device, p->opt.timeout, p->request, p->nrequest};
     p->request = NULL;
-    struct dtd_job *j = dtd_requeue(p->a.s, &post, p->digest);
-    if (j) {
-        snprintf(j->graph, sizeof j->graph, "%s", p->graph);
-        j->keep = p->keep;
-        p->keep = NULL;
-    }
+    dtd_requeue(p->a.s, &post, p->digest, p->graph, p->keep);
+    p->keep = NULL;
 }
 
 static void post_after(struct dtd_async *a)

@@ -5,7 +5,7 @@
  * makes all graphs due. `?stale=1` takes only graphs that have a plan for this device by another toolchain. Options are
  * the default ones. Graphs are those that the caller posted; for admins all, unless users share nothing (share = uid).
  * With a body {"stale": true, "budget_s": N} nothing is queued: graphs that have a plan, of another device or toolchain
- * only, are planned one after the other while the service is idle, the most used first (night.c).
+ * only, are planned one after the other while the service is idle, the most promising first (night.c).
  *
  * Old plans stay. When the queue is full, posting ends; call again later for the rest.
  */
@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/alloc.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -57,7 +56,7 @@ static int api_reprofile_one(struct reprofile *p, json_t *graph)
     int r = dtd_share_key(graph, "plan", p->device, p->options, d->share, &p->err);
     if (r < 0)
         return r;
-    dt_str_addf(&s, "{\"verb\":\"optimize\",\"options\":%s,\"graph\":", p->options);
+    dt_str_addf(&s, "{\"verb\":\"optimize\",\"afresh\":true,\"options\":%s,\"graph\":", p->options);
     dt_str_add(&s, text);
     dt_str_addc(&s, '}');
     d->len = s.len;
@@ -103,8 +102,12 @@ static void reprofile_work(struct dtd_async *a)
 static void reprofile_night(struct reprofile *p)
 {
     struct dtd_night_work w = {.uid = p->uid, .due = p->list};
+    w.shares = !p->a.s->cfg.share_uid;
     snprintf(w.options, sizeof w.options, "%s", p->options);
     snprintf(w.device, sizeof w.device, "%s", p->device);
+    snprintf(w.arch, sizeof w.arch, "%s", p->arch);
+    snprintf(w.key, sizeof w.key, "%s", p->key);
+    snprintf(w.toolchain, sizeof w.toolchain, "%s", p->toolchain);
     bool begun = dtd_night_begin(p->a.s, &w, p->budget_s);
     dtd_reply_json(p->a.req, 202, NULL,
                    json_pack("{s:I, s:i, s:[], s:b}", "due", (json_int_t)json_array_size(p->list), "queued", 0, "jobs",

@@ -205,6 +205,42 @@ static int admins(struct dtd_config *c, struct dt_err *e)
     return 0;
 }
 
+/* HH:MM as minutes of the day; -1: it is none. */
+static int clock_read(const char *s)
+{
+    static const char form[] = "00:00";
+    for (int i = 0; i < 5; i++)
+        if (form[i] == '0' ? s[i] < '0' || s[i] > '9' : s[i] != form[i])
+            return -1;
+    int h = (s[0] - '0') * 10 + s[1] - '0', m = (s[3] - '0') * 10 + s[4] - '0';
+    return h < 24 && m < 60 ? h * 60 + m : -1;
+}
+
+/* HH:MM-HH:MM */
+static bool window_read(const char *text, unsigned minute[2])
+{
+    int from = clock_read(text), to = from < 0 || text[5] != '-' ? -1 : clock_read(text + 6);
+    if (to < 0 || text[11] || from == to)
+        return false;
+    minute[0] = (unsigned)from;
+    minute[1] = (unsigned)to;
+    return true;
+}
+
+bool dtd_window_ok(const char *text)
+{
+    unsigned minute[2];
+    return window_read(text, minute);
+}
+
+bool dtd_window_has(const char *text, unsigned now)
+{
+    unsigned m[2];
+    if (!window_read(text, m))
+        return false;
+    return m[0] < m[1] ? now >= m[0] && now < m[1] : now >= m[0] || now < m[1];
+}
+
 int dtd_config_finish(struct dtd_config *c, struct dt_err *e)
 {
     char spec[80];
@@ -214,12 +250,17 @@ int dtd_config_finish(struct dtd_config *c, struct dt_err *e)
     if (r >= 0 && strcmp(c->share, "host") && strcmp(c->share, "uid"))
         r = dt_err_set(e, DT_E_USAGE, "share = %s is neither host nor uid", c->share);
     c->share_uid = r >= 0 && !strcmp(c->share, "uid");
+    if (r >= 0 && strcmp(c->shared_graphs, "yes") && strcmp(c->shared_graphs, "no"))
+        r = dt_err_set(e, DT_E_USAGE, "shared_graphs = %s is neither yes nor no", c->shared_graphs);
+    c->share_graphs = r >= 0 && !strcmp(c->shared_graphs, "yes");
     if (r >= 0 && (strlen(c->shared_namespace) > 64 ||
                    c->shared_namespace[strspn(c->shared_namespace, "abcdefghijklmnopqrstuvwxyz0123456789._-")]))
         r = dt_err_set(e, DT_E_USAGE, "shared_namespace takes up to 64 of a-z, 0-9, '.', '_' and '-'");
     if (r >= 0 && c->confine && strcmp(c->confine, "off") && strcmp(c->confine, "try") &&
         strcmp(c->confine, "require") && strcmp(c->confine, "enforce"))
         r = dt_err_set(e, DT_E_USAGE, "confine is off, try, require or enforce, not %s", c->confine);
+    if (r >= 0 && c->reprofile_window && *c->reprofile_window && !dtd_window_ok(c->reprofile_window))
+        r = dt_err_set(e, DT_E_USAGE, "reprofile_window is HH:MM-HH:MM, not %s", c->reprofile_window);
     if (r >= 0)
         r = admins(c, e);
     if (r < 0)

@@ -21,6 +21,7 @@ struct dtd_config {
 #undef STR
 #undef NUM
     bool share_uid;           /* share = uid; from dtd_config_finish */
+    bool share_graphs;        /* shared_graphs says yes */
     struct dtd_admins admins; /* from dtd_config_finish */
 };
 
@@ -45,5 +46,9 @@ int dtd_config_check(const struct dtd_config *c, bool passed, struct dt_err *e);
 /* "soft" -> "soft:h200", "cuda" -> "cuda:0", NULL or "" -> "auto"; the rest as it is. DT_E_USAGE when it is no device
  * spec. */
 int dtd_device_normal(const char *spec, char *out, size_t n, struct dt_err *e);
+
+/* Is `text` "HH:MM-HH:MM"? With `now`: is that time of day (minutes) in it? It may go over midnight. */
+bool dtd_window_ok(const char *text);
+bool dtd_window_has(const char *text, unsigned now);
 
 #endif

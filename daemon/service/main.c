@@ -31,6 +31,7 @@
 #include "daemon/service/hits.h"
 #include "daemon/service/journal.h"
 #include "daemon/service/manager.h"
+#include "daemon/service/night.h"
 #include "daemon/service/service.h"
 #include "daemon/service/share.h"
 
@@ -145,6 +146,8 @@ static void stop(int status)
     exit_status = status;
     dtd_manager_stopping((unsigned)svc.cfg.drain_timeout + 5);
     svc.draining = true;
+    dtd_night_stop();
+    dtd_requeue_stop();
     for (struct dtd_job *j = svc.jobs.head; j; j = j->next)
         j->drains = j->state == DTD_RUNNING;
     cancel_jobs(false);
@@ -431,6 +434,7 @@ int main(int argc, char **argv)
     dtd_jobs_done(&svc.jobs);
     dtd_keys_done(&svc.keys);
     svc.share = dtd_share_free(svc.share);
+    dtd_night_report_done();
     svc.hits = dtd_hits_free(svc.hits);
     svc.replies = dtd_replies_free(svc.replies);
     svc.journal = dtd_journal_close(svc.journal);

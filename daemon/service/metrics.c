@@ -20,6 +20,7 @@
 #include "cache/cache.h"
 #include "daemon/service/hits.h"
 #include "daemon/service/journal.h"
+#include "daemon/service/night.h"
 #include "daemon/service/service.h"
 #include "daemon/service/share.h"
 
@@ -248,6 +249,21 @@ static void add_cluster(struct dt_str *o, const struct dtd_share *sh)
     histogram(o, "cluster_lookup_seconds", "", &sh->lookup);
 }
 
+static void add_nights(struct dt_str *o)
+{
+    const struct dtd_night_figures *f = &dtd_night_figures;
+    gauge(o, "night_under_way", "1 while stored graphs are planned again.", f->under_way);
+    counter(o, "nights_total", "Times that planning again began.", f->nights);
+    head(o, "night_graphs_total", "counter", "Graphs that were planned again, by what came of it.");
+    for (int i = 0; i < DTD_NIGHT_OUTCOMES; i++)
+        labelled(o, "night_graphs_total", "outcome", dtd_night_outcomes[i], f->graph[i]);
+    head(o, "night_put_off_total", "counter", "Times that planning again was put off, by cause.");
+    for (int i = 0; i < DTD_NIGHT_COUNTS; i++)
+        labelled(o, "night_put_off_total", "cause", dtd_night_counts[i], f->count[i]);
+    head(o, "night_seconds_total", "counter", "Seconds that planning again took.");
+    dt_str_addf(o, "dovetail_night_seconds_total %.9g\n", f->seconds);
+}
+
 /* 1 for what is in force: of the default device's worker and its compilers, files and system calls. */
 static void add_confinement(struct dt_str *o, const struct dtd_service *s)
 {
@@ -299,6 +315,7 @@ static void scrape_after(struct dtd_async *a)
     add_jobs(&o, s);
     add_cache(&o, s, p, ((struct scrape *)a)->bytes);
     add_cluster(&o, s->share);
+    add_nights(&o);
     add_workers(&o, p);
     add_confinement(&o, s);
     size_t n = o.len;

@@ -44,6 +44,7 @@ struct dtd_worker {
     struct cache_counts said; /* in its last beat */
     struct dtd_ask *ask;      /* its question to the cluster that is not answered yet (share.c) */
     struct dtd_lease *lease;  /* under which it plans */
+    bool shares;              /* its job asked the cluster for a plan */
     bool storeless;           /* the cache's file was not open when it started */
 };
 

@@ -34,6 +34,7 @@
 #include "daemon/shared/shared.h"
 #include "daemon/service/pool-priv.h"
 #include "daemon/service/share.h"
+#include "daemon/service/travel.h"
 
 #define BEAT_MAX 256
 #define QUESTION_MAX 65536
@@ -391,6 +392,9 @@ static void got_result(struct dtd_worker *w, const char *body, size_t len)
         struct dtd_job *j = w->job;
         char *copy = dt_malloc(ndoc + 1);
         dtd_share_left(p->service->share, w, true);
+        if (w->shares)
+            dtd_travel_put(p->service, dt_json_text(head, "digest"));
+        w->shares = false;
         count_job(w, j);
         w->job = NULL;
         become_idle(w);

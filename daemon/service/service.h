@@ -141,7 +141,8 @@ void api_cache_export(struct dtd_service *s, struct dtd_req *r);
 void api_cache_import(struct dtd_service *s, struct dtd_req *r);
 void api_cache_nearest(struct dtd_service *s, struct dtd_req *r);
 
-void api_reprofile(struct dtd_service *s, struct dtd_req *r); /* api-reprofile.c */
+void api_reprofile(struct dtd_service *s, struct dtd_req *r);    /* api-reprofile.c */
+void api_night_report(struct dtd_service *s, struct dtd_req *r); /* night-report.c */
 /* api-docs.c: give out a finished reply, compressed if the client takes that. To a GET: with its ETag, or 304 if the
  * client has it already. To a post: as a hit, or as stale. */
 void dtd_reply_finished(struct dtd_service *s, struct dtd_req *r, struct dtd_reply *f);
@@ -179,8 +180,11 @@ void dtd_watchdog_stop(void);
  * is answered (503 with Retry-After). */
 bool dtd_closed(struct dtd_service *s, struct dtd_req *r);
 
-/* stale.c: what was served is of an older toolchain; plan it again. Takes p->request. The job if it is new. */
-struct dtd_job *dtd_requeue(struct dtd_service *s, const struct dtd_post *p, const char *digest);
+/* stale.c: what was served is of an older toolchain; plan it again while the service is idle. graph: its name, for the
+ * log. Takes p->request and keep. */
+void dtd_requeue(struct dtd_service *s, const struct dtd_post *p, const char *digest, const char *graph,
+                 struct dtd_keep *keep);
+void dtd_requeue_stop(void); /* the service drains */
 
 /* ---- peer.c ----------------------------------------------------------------------------------------------------- */
 uid_t dtd_peer_uid(const struct dtd_req *r); /* (uid_t)-1: not known */

@@ -1,7 +1,7 @@
 /* Questions of workers to the cluster: has another host found this plan, or who finds it?
  *
  *   times   what another host measured, of the performance library, within shared_lookup_ms
- *   timed   what was measured here is sent, and nobody waits for what becomes of it: the host has it itself
+ *   timed   what was measured here is sent (timed.c), and nobody waits for what becomes of it: the host has it itself
  *   near    what there is of the signature under other keys (explain)
  *   find    one look-up, within shared_lookup_ms
  *   claim   ┌──────────▶ claim the key ── nobody knows ──▶ away
@@ -22,11 +22,11 @@
  * more than that.
  *
  * A row whose seal is not to be believed (trust.c) is none. A host that signs says `instead` then: what it plans takes
- * the place of that row, which would be in its way for ever otherwise.
+ * the place of that row, which would be in its way for ever otherwise. Measurements are held to the same rules.
  *
  * The recipe goes to the worker as it came: it is a claim like any other, and the worker checks it (daemon/worker).
  *
- * Not here: who may share (api-post.c sets the option), sending (drain.c), the server (cluster/).
+ * Not here: who may share (api-post.c sets the option), sending (drain.c, timed.c), the server (cluster/).
  */
 #include "daemon/service/share.h"
 
@@ -34,7 +34,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/base64.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "daemon/service/pool-priv.h"
@@ -46,8 +45,8 @@
 #define TEXT_MAX 4096
 
 const char *const dtd_told_names[DTD_NTOLD] = {"recipe", "plan", "none", "away", "overtime", "times", "near"};
-const char *const dtd_call_names[DTD_NCALLS] = {"find",    "near", "claim",       "renew",
-                                                "release", "put",  "measure_get", "measure_put"};
+const char *const dtd_call_names[DTD_NCALLS] = {"find", "near",        "claim",       "renew", "release",
+                                                "put",  "measure_get", "measure_put", "queue", "graph"};
 
 struct lease_key { /* owns its texts */
     struct cluster_key key;
@@ -430,21 +429,31 @@ static void ask_claim(struct dtd_ask *a)
 }
 
 /* ---- measurements ------------------------------------------------------------------------------------------------ */
-/* Rows of measurements have no seals: where a signer is required, those of others are not taken. They decide what is
- * tried, and what a plan says of its own time is always measured here. */
+/* They decide what is tried; what a plan says of its own time is always measured here. So a row whose seal is good
+ * (trust.c), or that is taken without one, is not checked further. What is measured here goes out by timed.c. */
 
-#define TIMES "times" /* the kind of these rows */
+/* Was it measured by somebody who is believed? */
+static bool ask_measure(struct dtd_ask *a, const json_t *row)
+{
+    const char *device = a->key.key.device, *key = a->key.key.signature;
+    if (!*dt_json_text(row, "body"))
+        return false;
+    if (dtd_trust_measure(&a->sh->trust, &a->sh->s->cfg, DTD_TIMES, device, key, row))
+        return true;
+    dtd_timed_turned(a->sh, device, key, dt_json_text(row, "seal"));
+    return false;
+}
 
 static void ask_timed(void *user, enum cluster_outcome outcome, const json_t *row, const char *why)
 {
     struct dtd_ask *a = user;
-    const char *body = dt_json_text(row, a->key.key.signature);
+    const json_t *measure = json_object_get(row, a->key.key.signature);
     dtd_share_count(a->sh, DTD_CALL_TIMES, outcome);
     a->flying = false;
     if (!a->worker)
         ask_end(a);
-    else if (outcome == CLUSTER_OK && *body)
-        ask_tell(a, DTD_TOLD_TIMES, json_pack("{s:s, s:s}", "say", "times", "body", body));
+    else if (outcome == CLUSTER_OK && ask_measure(a, measure))
+        ask_tell(a, DTD_TOLD_TIMES, json_pack("{s:s, s:s}", "say", "times", "body", dt_json_text(measure, "body")));
     else if (outcome == CLUSTER_OK || outcome == CLUSTER_NONE)
         ask_tell(a, DTD_TOLD_NONE, json_pack("{s:s}", "say", "none"));
     else
@@ -454,40 +463,7 @@ static void ask_timed(void *user, enum cluster_outcome outcome, const json_t *ro
 static void ask_times(struct dtd_ask *a)
 {
     a->flying = true;
-    cluster_measure_get(a->sh->cluster, TIMES, a->key.key.device, &a->key.key.signature, 1, ask_timed, a);
-}
-
-static void share_timed_put(void *user, enum cluster_outcome outcome, const json_t *row, const char *why)
-{
-    dtd_share_count(user, DTD_CALL_TIMED, outcome);
-}
-
-/* What a worker measured. False: it is not understood. */
-static bool share_timed(struct dtd_share *sh, const char *device, json_t *rows)
-{
-    struct cluster_measure m[CLUSTER_MEASURES];
-    uint8_t *body[CLUSTER_MEASURES];
-    unsigned n = 0;
-    bool ok = json_is_object(rows) && json_object_size(rows) && json_object_size(rows) <= CLUSTER_MEASURES;
-    const char *key;
-    json_t *v;
-    if (!ok)
-        return false;
-    json_object_foreach (rows, key, v) {
-        const char *text = json_string_value(v);
-        size_t len = text ? strlen(text) : 0;
-        if (!(body[n] = dt_malloc(dt_base64_room(len) + 1)))
-            break; /* best effort */
-        long bytes = text && dt_sha256_ok(key) ? dt_base64_decode(text, len, body[n]) : -1;
-        ok = ok && bytes > 0;
-        m[n] = (struct cluster_measure){key, body[n], bytes > 0 ? (size_t)bytes : 0};
-        n++;
-    }
-    if (ok && n && sh && !sh->closing)
-        cluster_measure_put(sh->cluster, TIMES, device, m, n, share_timed_put, sh);
-    while (n)
-        free(body[--n]);
-    return ok;
+    cluster_measure_get(a->sh->cluster, DTD_TIMES, a->key.key.device, &a->key.key.signature, 1, ask_timed, a);
 }
 
 /* Times of the software device are modelled. */
@@ -506,7 +482,7 @@ static bool times_read(const json_t *o, struct cluster_key *ret)
 static bool share_take_timed(struct dtd_share *sh, struct dtd_worker *w, const json_t *question)
 {
     const char *device = dt_json_text(question, "device");
-    if (w->ask || !*device || (is_measured(device) && !share_timed(sh, device, json_object_get(question, "rows"))))
+    if (w->ask || !*device || (is_measured(device) && !dtd_timed_send(sh, device, json_object_get(question, "rows"))))
         return false;
     worker_tell(w, json_pack("{s:s}", "say", "none"));
     return true;
@@ -531,6 +507,7 @@ bool dtd_share_ask(struct dtd_share *sh, struct dtd_worker *w, const json_t *que
     }
     a->sh = sh;
     a->worker = w;
+    w->shares |= !times;
     a->claim = claim;
     snprintf(a->refused, sizeof a->refused, "%s", refused);
     uv_timer_init(sh->s->loop, &a->timer);
@@ -542,7 +519,7 @@ bool dtd_share_ask(struct dtd_share *sh, struct dtd_worker *w, const json_t *que
         ask_claim(a);
     else if (near)
         ask_near(a);
-    else if (times && (sh->s->cfg.require_signer || !is_measured(key.device)))
+    else if (times && !is_measured(key.device))
         ask_tell(a, DTD_TOLD_NONE, json_pack("{s:s}", "say", "none"));
     else if (times)
         ask_times(a);
@@ -554,6 +531,7 @@ bool dtd_share_ask(struct dtd_share *sh, struct dtd_worker *w, const json_t *que
 void dtd_share_left(struct dtd_share *sh, struct dtd_worker *w, bool done)
 {
     struct dtd_lease *l = w->lease;
+    w->shares = w->shares && done;
     if (w->ask)
         ask_end(w->ask);
     if (l && done) {
@@ -656,6 +634,8 @@ void dtd_share_close(struct dtd_share *sh)
 
 struct dtd_share *dtd_share_free(struct dtd_share *sh)
 {
+    if (sh)
+        dtd_timed_forget(sh);
     free(sh);
     return NULL;
 }

@@ -1,8 +1,9 @@
 /* The cluster as the service uses it: what other hosts have found, who plans what, and what this host has for them.
  *
- * Everything is on the loop's thread, except reading and writing the outbox, which a thread of libuv's pool does.
+ * Everything is on the loop's thread, except reading and writing the outbox, and signing: a thread
+ * of libuv's pool does that.
  *
- * share.c answers a worker's questions. drain.c sends the outbox. Both count in one struct.
+ * share.c answers a worker's questions. drain.c sends the outbox, timed.c measurements. All count in one struct.
  */
 #ifndef DTD_SHARE_H
 #define DTD_SHARE_H
@@ -46,9 +47,18 @@ enum dtd_call {
     DTD_CALL_PUT,
     DTD_CALL_TIMES,
     DTD_CALL_TIMED,
+    DTD_CALL_QUEUE, /* all calls of night-queue.c */
+    DTD_CALL_GRAPH, /* graphs that travel */
     DTD_NCALLS
 };
 extern const char *const dtd_call_names[DTD_NCALLS];
+
+#define DTD_TIMES "times" /* the kind of measurements that are shared */
+#define DTD_TURNED 256
+struct dtd_turned { /* a measurement that was not believed */
+    char name[DT_SHA256_TEXT];
+    char *seal; /* that it had; NULL: this place is free */
+};
 
 struct dtd_share {
     struct dtd_service *s;
@@ -67,6 +77,10 @@ struct dtd_share {
     struct cache_outbox_size size;
     uint64_t sent, parked;
     char refusal[160]; /* the last, or "" */
+    /* timed.c */
+    struct dtd_turned turned[DTD_TURNED];
+    unsigned turned_at;
+    uint64_t unsigned_ns; /* when the log last said that measurements cannot be signed */
 };
 
 /* Nothing is waited for: a server that is away is no error. DT_E_USAGE: the address cannot be read. *ret NULL: the
@@ -94,5 +108,12 @@ json_t *dtd_share_json(const struct dtd_share *sh); /* for /healthz; NULL: there
 int dtd_drain_open(struct dtd_share *sh);
 void dtd_drain_kick(struct dtd_share *sh); /* there may be something new to send */
 void dtd_drain_close(struct dtd_share *sh);
+
+/* timed.c */
+/* What a worker measured, {KEY: base64…}. False: it is not understood. sh may be NULL. */
+bool dtd_timed_send(struct dtd_share *sh, const char *device, json_t *rows);
+/* This row of the cluster was not believed: what is measured instead replaces it, if this host signs. */
+void dtd_timed_turned(struct dtd_share *sh, const char *device, const char *key, const char *seal);
+void dtd_timed_forget(struct dtd_share *sh);
 
 #endif

@@ -27,6 +27,10 @@ struct dtd_trust {
 bool dtd_trust_row(struct dtd_trust *t, const struct dtd_config *c, const struct cluster_key *k, const json_t *row,
                    bool again);
 
+/* The same for a row of cluster_measure_get. */
+bool dtd_trust_measure(struct dtd_trust *t, const struct dtd_config *c, const char *kind, const char *device,
+                       const char *key, const json_t *row);
+
 /* For check.c and a service that starts: can the files be used? DT_E_USAGE. */
 int dtd_trust_check(const struct dtd_config *c, struct dt_err *e);
 

@@ -145,7 +145,7 @@ int dtd_lookup_signature(struct cache *c, const struct dtd_lookup *l, struct dt_
 {
     dt_free_ char *policy = dtd_policy(l->opt, l->want);
     json_t *doc = NULL;
-    struct cache_key k = {l->want, signature, l->device, l->toolchain, policy};
+    struct cache_key k = {l->want, signature, l->device, l->toolchain, policy, l->searched};
     if (!c || !policy || cache_get(c, &k, &doc, NULL) != 1)
         return 0;
     other_text(doc, digest);
@@ -173,8 +173,8 @@ int dtd_lookup(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, 
 }
 
 int dtd_store(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, const char *digest,
-              const char *signature, const json_t *doc, json_t *recipe, json_t *factors, const struct cache_out *out,
-              struct dt_err *e)
+              const char *signature, const json_t *doc, json_t *recipe, json_t *factors, bool carried,
+              const struct cache_out *out, struct dt_err *e)
 {
     dt_free_ char *policy = dtd_policy(l->opt, l->want);
     json_t *copy = json_deep_copy(doc), *gj = dt_graph_to_json(g);
@@ -184,6 +184,8 @@ int dtd_store(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, c
     if (r >= 0 && footprints(copy, g, store_footprints) < 0)
         r = dt_err_set(e, DT_E_INTERNAL, "a footprint names a buffer that no launch uses");
     if (r >= 0 && recipe && json_object_set(copy, "recipe", recipe) < 0)
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (r >= 0 && carried && json_object_set_new(copy, "carried", json_true()) < 0)
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r >= 0 && json_array_size(json_object_get(copy, "warnings")) &&
         json_object_set_new(copy, "warnings_of", json_string(digest)) < 0)

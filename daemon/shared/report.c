@@ -6,6 +6,7 @@
  * escaped, because names and PTX come from the poster. A policy in the head also forbids the browser to load or run
  * anything.
  */
+#include "daemon/shared/html.h"
 #include "daemon/shared/shared.h"
 
 #include <stdbool.h>
@@ -15,7 +16,7 @@
 #include "base/json.h"
 #include "base/str.h"
 
-static void esc(struct dt_str *o, const char *s)
+void html_text(struct dt_str *o, const char *s)
 {
     for (; s && *s; s++) {
         switch (*s) {
@@ -28,12 +29,28 @@ static void esc(struct dt_str *o, const char *s)
     }
 }
 
+void html_begin(struct dt_str *o, const char *title)
+{
+    dt_str_addf(
+        o,
+        "<!doctype html>\n<html lang=en><head><meta charset=utf-8><title>%s</title>\n"
+        "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+        "<style>body{font:15px/1.5 sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222;background:#fff}"
+        "table{border-collapse:collapse}td,th{padding:.2em .8em .2em 0;text-align:left;vertical-align:top}"
+        "tr{border-bottom:1px solid #ddd}.n{text-align:right;white-space:nowrap}.no{color:#777}.bar{width:20em}"
+        ".bar "
+        "div{background:#3a7;height:1em}pre{overflow:auto;background:#f6f6f6;padding:1em;font-size:13px}</style></"
+        "head>\n"
+        "<body><h1>%s</h1>\n<p>",
+        title, title);
+}
+
 static double num(const json_t *o, const char *name) { return json_number_value(json_object_get(o, name)); }
 
-static void cell(struct dt_str *o, const char *s)
+void html_cell(struct dt_str *o, const char *s)
 {
     dt_str_add(o, "<td>");
-    esc(o, s);
+    html_text(o, s);
     dt_str_add(o, "</td>");
 }
 
@@ -48,7 +65,7 @@ static void cell_json(struct dt_str *o, const json_t *v)
             if (i)
                 dt_str_add(o, json_is_string(e) ? " + " : " × ");
             if (json_is_string(e))
-                esc(o, json_string_value(e));
+                html_text(o, json_string_value(e));
             else
                 dt_str_addf(o, "%.0f", json_number_value(e));
         }
@@ -56,7 +73,7 @@ static void cell_json(struct dt_str *o, const json_t *v)
         dt_str_addf(o, "%.6g", json_number_value(v));
     } else if (v) {
         char *s = json_dumps(v, JSON_ENCODE_ANY);
-        esc(o, s);
+        html_text(o, s);
         free(s);
     }
     dt_str_add(o, "</td>");
@@ -66,7 +83,7 @@ static void time_row(struct dt_str *o, const char *what, const json_t *t, double
 {
     double us = num(t, "time_us");
     dt_str_addf(o, "<tr><th>%s</th><td class=n>%.2f µs</td>", what, us);
-    cell(o, dt_json_text(t, "method"));
+    html_cell(o, dt_json_text(t, "method"));
     dt_str_addf(o, "<td class=n>%.0f launches</td><td class=bar><div style=\"width:%.1f%%\"></div></td></tr>\n",
                 num(t, "launches"), longest > 0 ? 100 * us / longest : 0);
 }
@@ -109,16 +126,16 @@ static void rewrites(struct dt_str *o, const json_t *plan)
                "<h2>Rewrites tried</h2><table><tr><th>kind<th>level<th>launches<th>verdict<th>time<th>reason</tr>\n");
     json_array_foreach (json_object_get(plan, "rewrites"), i, r) {
         dt_str_addf(o, "<tr class=%s>", !strcmp(dt_json_text(r, "verdict"), "kept") ? "kept" : "no");
-        cell(o, dt_json_text(r, "kind"));
-        cell(o, dt_json_text(r, "level"));
+        html_cell(o, dt_json_text(r, "kind"));
+        html_cell(o, dt_json_text(r, "level"));
         cell_json(o, json_object_get(r, "launches"));
-        cell(o, dt_json_text(r, "verdict"));
+        html_cell(o, dt_json_text(r, "verdict"));
         if (json_is_number(json_object_get(r, "before_us")))
             dt_str_addf(o, "<td class=n>%s %.2f → %.2f µs</td>", modeled ? "modeled" : "measured", num(r, "before_us"),
                         num(r, "after_us"));
         else
             dt_str_add(o, "<td></td>");
-        cell(o, dt_json_text(r, "reason"));
+        html_cell(o, dt_json_text(r, "reason"));
         dt_str_add(o, "</tr>\n");
     }
     dt_str_add(o, "</table>\n");
@@ -133,11 +150,11 @@ static void warnings(struct dt_str *o, const json_t *plan)
     dt_str_add(o, "<h2>Warnings</h2><table><tr><th>code<th>launch<th>buffer<th>message<th>line</tr>\n");
     json_array_foreach (list, i, v) {
         dt_str_add(o, "<tr>");
-        cell(o, dt_json_text(v, "code"));
-        cell(o, dt_json_text(v, "launch"));
-        cell(o, dt_json_text(v, "buffer"));
-        cell(o, dt_json_text(v, "message"));
-        cell(o, *dt_json_text(v, "line") ? dt_json_text(v, "line") : dt_json_text(v, "instruction"));
+        html_cell(o, dt_json_text(v, "code"));
+        html_cell(o, dt_json_text(v, "launch"));
+        html_cell(o, dt_json_text(v, "buffer"));
+        html_cell(o, dt_json_text(v, "message"));
+        html_cell(o, *dt_json_text(v, "line") ? dt_json_text(v, "line") : dt_json_text(v, "instruction"));
         dt_str_add(o, "</tr>\n");
     }
     dt_str_add(o, "</table>\n");
@@ -151,8 +168,8 @@ static void report_launches(struct dt_str *o, const json_t *plan)
                   "plan</h2><table><tr><th>name<th>entry<th>grid<th>block<th>shared<th>stream<th>after</tr>\n");
     json_array_foreach (json_object_get(plan, "launches"), i, l) {
         dt_str_add(o, "<tr>");
-        cell(o, dt_json_text(l, "name"));
-        cell(o, dt_json_text(l, "entry"));
+        html_cell(o, dt_json_text(l, "name"));
+        html_cell(o, dt_json_text(l, "entry"));
         static const char *const rest[] = {"grid", "block", "shared", "stream", "after"};
         for (size_t k = 0; k < sizeof rest / sizeof *rest; k++)
             cell_json(o, json_object_get(l, rest[k]));
@@ -169,16 +186,16 @@ static void rest(struct dt_str *o, const json_t *plan)
     if (s) {
         dt_str_add(o, "<h2>Assumptions</h2><p>Whoever runs the plan checks them; a binding that breaks one runs the "
                       "posted launches.</p><pre>");
-        esc(o, s);
+        html_text(o, s);
         dt_str_add(o, "</pre>\n");
         free(s);
     }
     dt_str_add(o, "<h2>Modules</h2>\n");
     json_object_foreach ((json_t *)json_object_get(plan, "modules"), name, m) {
         dt_str_add(o, "<details><summary>");
-        esc(o, name);
+        html_text(o, name);
         dt_str_add(o, "</summary><pre>");
-        esc(o, *dt_json_text(m, "ptx") ? dt_json_text(m, "ptx") : dt_json_text(m, "cuda"));
+        html_text(o, *dt_json_text(m, "ptx") ? dt_json_text(m, "ptx") : dt_json_text(m, "cuda"));
         dt_str_add(o, "</pre></details>\n");
     }
 }
@@ -188,27 +205,17 @@ char *dtd_report_html(const json_t *plan)
     struct dt_str o = {0};
     const json_t *dev = json_object_get(plan, "device"), *tools = json_object_get(plan, "toolchain"), *v;
     const char *name;
-    dt_str_add(
-        &o,
-        "<!doctype html>\n<html lang=en><head><meta charset=utf-8><title>dovetail plan</title>\n"
-        "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        "<style>body{font:15px/1.5 sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222;background:#fff}"
-        "table{border-collapse:collapse}td,th{padding:.2em .8em .2em 0;text-align:left;vertical-align:top}"
-        "tr{border-bottom:1px solid #ddd}.n{text-align:right;white-space:nowrap}.no{color:#777}.bar{width:20em}"
-        ".bar "
-        "div{background:#3a7;height:1em}pre{overflow:auto;background:#f6f6f6;padding:1em;font-size:13px}</style></"
-        "head>\n"
-        "<body><h1>dovetail plan</h1>\n<p>");
-    esc(&o, dt_json_text(dev, "name"));
+    html_begin(&o, "dovetail plan");
+    html_text(&o, dt_json_text(dev, "name"));
     dt_str_add(&o, ", ");
-    esc(&o, dt_json_text(dev, "arch"));
+    html_text(&o, dt_json_text(dev, "arch"));
     dt_str_add(&o, "<br>signature <code>");
-    esc(&o, dt_json_text(plan, "signature"));
+    html_text(&o, dt_json_text(plan, "signature"));
     dt_str_add(&o, "</code><br>");
     json_object_foreach ((json_t *)tools, name, v) {
-        esc(&o, name);
+        html_text(&o, name);
         dt_str_add(&o, " ");
-        esc(&o, json_string_value(v));
+        html_text(&o, json_string_value(v));
         dt_str_add(&o, " · ");
     }
     dt_str_addf(&o, "report by dovetail %s</p>\n", DOVETAIL_VERSION);

@@ -52,6 +52,7 @@ bool dtd_error_ends_worker(int num);
 struct dtd_lookup {
     const char *want, *arch, *device, *toolchain;
     const struct dtd_options *opt;
+    bool searched; /* a plan that was only carried over is none */
 };
 /* Find the document for a graph by its digest. 1 found: *ret is a new reference in the graph's names; 0 not. digest is
  * filled when 0 or 1 is returned; signature is "" when it is not known. Trouble with the cache is a miss. */
@@ -75,8 +76,8 @@ int dtd_plain(json_t *doc);
 /* Store a document that has the graph's names (it is copied, canonical names put in), under signature and digest.
  * recipe: of a plan, NULL: none; out: the cluster is to have it, NULL: not. */
 int dtd_store(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, const char *digest,
-              const char *signature, const json_t *doc, json_t *recipe, json_t *factors, const struct cache_out *out,
-              struct dt_err *e);
+              const char *signature, const json_t *doc, json_t *recipe, json_t *factors, bool carried,
+              const struct cache_out *out, struct dt_err *e);
 
 /* ---- cacheops.c: what may be done with the cache, by name ------------------------------------------------------- */
 /* op and its members of `args`:
@@ -96,6 +97,8 @@ int dtd_cache_op(struct cache *c, const char *op, const json_t *args, json_t **r
 /* ---- report.c, trace.c: a plan document in other forms ---------------------------------------------------------- */
 /* One HTML file for people. Caller frees. NULL: out of memory. */
 char *dtd_report_html(const json_t *plan);
+/* The same of the report of a night (schema/night.schema.json). */
+char *dtd_night_html(const json_t *doc);
 /* A trace for Perfetto or chrome://tracing. Caller frees. NULL: DT_E_NOT_FOUND when the plan has no timeline,
  * DT_E_CACHE when it is broken, DT_E_NOMEM. */
 char *dtd_trace_json(const json_t *plan, struct dt_err *e);

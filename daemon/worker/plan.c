@@ -4,8 +4,8 @@
  *                      │ miss
  *                  compile, parse PTX ─▶ signature known? document? ─hit─▶ remember the digest, answer
  *                      │ miss
- *                  block maps (ana_run) ─▶ [plan: by a recipe, imported (recipe.c) or of the cluster (share.c),
- *                  else by search (rw_plan)] ─▶ store with canonical names ─▶ answer
+ *                  block maps (ana_run) ─▶ [plan: by a recipe, imported (recipe.c), of the cluster (share.c) or of
+ *                  an older driver or toolchain, else by search (rw_plan)] ─▶ store with canonical names ─▶ answer
  *
  * Each step is taken at most once a request: explain wants both documents and shares what was compiled and recorded.
  * Trouble with the cache never fails a request; it is logged and the work is done.
@@ -61,7 +61,7 @@ static int job_init(struct job *j, struct wrk *w, json_t *graph, const struct dt
 
 static struct dtd_lookup lookup_of(const struct job *j, const char *want)
 {
-    return (struct dtd_lookup){want, dev_info(j->w->dev)->arch, j->w->key, j->w->toolchain, j->opt};
+    return (struct dtd_lookup){want, dev_info(j->w->dev)->arch, j->w->key, j->w->toolchain, j->opt, j->w->afresh};
 }
 
 /* Compile and check, and compute the signature. */
@@ -106,16 +106,19 @@ static void plan_store(struct job *j, const char *want, const struct dtd_options
         dt_log(DT_LOG_WARN, "not cached: memory was out on the way to it, and something may not have been tried");
         return;
     }
+    const bool carried = recipe && j->w->carried; /* other hosts search for it, or have it searched for */
     json_t *facts = j->w->shared && recipe ? wrk_share_facts(j->w, doc, j->factors) : NULL;
     struct cache_out out = {facts, j->w->token};
-    if (j->w->cache && dtd_store(j->w->cache, &l, j->g, j->digest, j->signature, doc, recipe, j->factors,
-                                 facts && !j->w->by_cluster ? &out : NULL, &why) < 0)
+    if (j->w->cache && dtd_store(j->w->cache, &l, j->g, j->digest, j->signature, doc, recipe, j->factors, carried,
+                                 facts && !j->w->by_cluster && !carried ? &out : NULL, &why) < 0)
         dt_log(DT_LOG_WARN, "not cached: %s", why.detail ? why.detail : dt_err_text(why.num));
     json_decref(facts);
     dt_err_done(&why);
 }
 
-/* By a recipe (wrk_by_recipe). */
+/* By a recipe (wrk_by_recipe): one that was imported, or is the cluster's; else that of a plan of this host which an
+ * older driver or toolchain left. Making it anew and checking it costs a fraction of a search; what comes of it serves,
+ * and is searched for when the service is idle. */
 struct by {
     struct job *j;
     const struct cache_key *k;
@@ -127,7 +130,13 @@ struct by {
 static int plan_by_recipe(void *user)
 {
     const struct by *b = user;
-    return wrk_plan_by_recipe(b->j->w, b->k, b->j->g, b->j->prog, b->j->ana, b->ro, b->doc, b->recipe, b->e);
+    struct wrk *w = b->j->w;
+    int r = wrk_plan_by_recipe(w, b->k, b->j->g, b->j->prog, b->j->ana, b->ro, b->doc, b->recipe, b->e);
+    if (r || w->afresh || !w->cache || !cache_recipe_carry(w->cache, b->k))
+        return r;
+    r = wrk_plan_by_recipe(w, b->k, b->j->g, b->j->prog, b->j->ana, b->ro, b->doc, b->recipe, b->e);
+    w->carried = r == 1;
+    return r;
 }
 
 /* The plan, and how it came about. */
@@ -257,6 +266,7 @@ int wrk_reprofile(struct wrk *w, json_t *in, const struct dtd_options *o, struct
     json_t *list = NULL, *v;
     size_t i;
     int r = wrk_need_cache(w, e);
+    w->afresh = true;
     if (r >= 0)
         r = wrk_open(w, e);
     if (r >= 0)

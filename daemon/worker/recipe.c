@@ -1,4 +1,5 @@
-/* A plan from an imported recipe (cache/recipe.c), before any search.
+/* A plan from a recipe (cache/recipe.c), before any search: one that was imported, or came from the cluster, or that of
+ * this host's own plan for an older driver or toolchain (carried over).
  *
  * The recipe names rewrites. They are made of the poster's own kernels and pass the whole gate (rewrite/plan/recipe.c).
  * The plan that comes of them must have the digest that the plan in the bundle had:

@@ -1,8 +1,9 @@
 /* One request: find its verb, run it, send the answer or the error.
  *
- * A request is JSON: "verb", "options", and "graph" for the verbs that take one. While it runs, progress goes out at
- * most every PROGRESS_EVERY_US, but always where a stage begins or ends. The answer is one frame of type R, or one of
- * type E with a problem document.
+ * A request is JSON: "verb", "options", and "graph" for the verbs that take one; "afresh": a plan that was only
+ * carried over from another toolchain (recipe.c) is none; "when_idle": only if nobody else uses the GPU. While it
+ * runs, progress goes out at most every PROGRESS_EVERY_US, but always where a stage begins or ends. The answer is one
+ * frame of type R, or one of type E with a problem document.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include "base/str.h"
 #include "base/wire.h"
 #include "daemon/worker/worker.h"
+#include "device/measure.h"
 
 #define PROGRESS_EVERY_US 50000
 
@@ -82,6 +84,14 @@ static int send_answer(struct wrk *w, const struct wrk_answer *a, struct dt_err 
     return r;
 }
 
+/* Nobody else uses the GPU, so that measuring disturbs nobody, and is not disturbed. */
+static int need_idle(struct wrk *w, struct dt_err *e)
+{
+    char why[120];
+    int r = wrk_open(w, e);
+    return r < 0 || dev_idle(w->dev, why, sizeof why) ? r : dt_err_set(e, DT_E_BUSY, "%s", why);
+}
+
 int wrk_request(struct wrk *w, const char *body, size_t len)
 {
     struct dt_err e = {0};
@@ -103,9 +113,12 @@ int wrk_request(struct wrk *w, const char *body, size_t len)
     if (r >= 0)
         r = dtd_options_from_json(&o, json_object_get(q, "options"), &e);
     w->shared = r >= 0 && o.shared;
+    w->afresh = json_is_true(json_object_get(q, "afresh"));
     w->away = 0;
-    w->asked = w->by_cluster = false;
+    w->asked = w->by_cluster = w->carried = false;
     w->token = 0;
+    if (r >= 0 && v->graph && json_is_true(json_object_get(q, "when_idle")))
+        r = need_idle(w, &e);
     if (r >= 0 && v->graph)
         wrk_progress("start", name, 0, 0, w); /* the service counts a job as running from here */
     if (r >= 0)

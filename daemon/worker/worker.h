@@ -31,6 +31,8 @@ struct wrk {
     uint32_t number;                  /* of the request that they answer */
     uint64_t last_progress_us;
     char last_stage[32];
+    bool afresh;  /* the present request: no plan is carried over, and one that was is none */
+    bool carried; /* its plan is one that was carried over */
     /* share.c: of the present request */
     bool shared;                  /* the service asks the cluster for it */
     bool asked;                   /* a question is not yet answered */

@@ -21,7 +21,7 @@ import sys
 import jsonschema
 
 SCHEMA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "schema")
-KINDS = ("graph", "analysis", "plan", "problem", "job", "event", "results")
+KINDS = ("graph", "analysis", "plan", "problem", "job", "event", "results", "night")
 COMPONENTS = ("root", "devices", "cache", "health", "figures", "workers", "explanation")
 
 

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <uv.h>
 
 #include "base/alloc.h"
@@ -19,6 +20,7 @@
 #include "base/json.h"
 #include "cache/cache-priv.h"
 #include "cluster/cluster.h"
+#include "sign/sign.h"
 
 static struct cluster *cluster;
 static struct cache *local;
@@ -109,6 +111,18 @@ static void call_put(const json_t *q, const struct cluster_key *k, struct reques
     json_decref(long_one);
 }
 
+/* By the key in the file "key_file"; without a seal if that cannot be read. The namespace is "default". */
+static void measure_seal(const json_t *q, const char *key, const json_t *body, struct sign_seal *ret)
+{
+    struct sign_key *k = NULL;
+    char digest[DT_SHA256_TEXT] = "";
+    struct sign_measure m = {"default", text(q, "kind"), text(q, "device"), key, digest};
+    dt_sha256_text(json_string_value(body), json_string_length(body), digest);
+    if (sign_key_read(text(q, "key_file"), &k, NULL) == 0)
+        sign_measure_seal(k, &m, (int64_t)time(NULL), ret);
+    sign_key_free(k);
+}
+
 static void call_measures(const char *name, const json_t *q, struct request *r)
 {
     const char *kind = text(q, "kind"), *device = text(q, "device"), *keys[CLUSTER_MEASURES + 1];
@@ -123,31 +137,63 @@ static void call_measures(const char *name, const json_t *q, struct request *r)
     }
     const char *key;
     json_t *v;
+    struct sign_seal *seal = calloc(CLUSTER_MEASURES + 1, sizeof *seal);
     json_object_foreach (json_object_get(q, "rows"), key, v) {
-        if (n <= CLUSTER_MEASURES)
-            m[n++] = (struct cluster_measure){key, json_string_value(v), json_string_length(v)};
+        if (n > CLUSTER_MEASURES)
+            break;
+        if (text(q, "key_file"))
+            measure_seal(q, key, v, &seal[n]);
+        const bool sealed = *seal[n].text;
+        m[n] = (struct cluster_measure){.key = key,
+                                        .body = json_string_value(v),
+                                        .len = json_string_length(v),
+                                        .signer = sealed ? seal[n].signer : text(q, "signer"),
+                                        .seal = sealed ? seal[n].text : text(q, "seal"),
+                                        .stamp = sealed ? seal[n].date : number(q, "stamp"),
+                                        .instead = text(q, "instead")};
+        n++;
     }
     cluster_measure_put(cluster, kind, device, m, n, answered, r);
+    free(seal);
+}
+
+/* "text" is the document, or "noise": so many bytes that cannot be compressed to less. */
+static void call_graph(const char *name, const json_t *q, struct request *r)
+{
+    const char *doc = text(q, "text");
+    const size_t noise = (size_t)number(q, "noise"),
+                 len = noise ? noise : json_string_length(json_object_get(q, "text"));
+    if (!strcmp(name, "get")) {
+        cluster_graph_get(cluster, text(q, "digest"), answered, r);
+        return;
+    }
+    char *made = noise ? malloc(noise) : NULL;
+    for (size_t i = 0; i < noise; i++)
+        made[i] = (char)(' ' + dt_splitmix64(1, i) % 95);
+    cluster_graph_put(cluster, text(q, "digest"), noise ? made : doc, len, answered, r);
+    free(made);
 }
 
 static void call_queue(const char *name, const json_t *q, struct request *r)
 {
-    const char *signature = text(q, "signature"), *device = text(q, "device");
+    const char *toolchain = text(q, "toolchain") ? text(q, "toolchain") : "t", *after = text(q, "after");
+    struct cluster_work_key k = {text(q, "graph"), text(q, "device"), toolchain};
+    struct cluster_place place = {number(q, "rank"), after};
     int64_t token = number(q, "token");
     unsigned ms = (unsigned)number(q, "ms");
     if (!strcmp(name, "add")) {
-        struct cluster_work w = {signature, device, number(q, "rank"), text(q, "reason"), json_object_get(q, "note")};
+        struct cluster_work w = {k, number(q, "rank"), text(q, "reason"), json_object_get(q, "note")};
         cluster_queue_add(cluster, &w, answered, r);
     } else if (!strcmp(name, "claim")) {
-        cluster_queue_claim(cluster, device, ms, answered, r);
+        cluster_queue_claim(cluster, k.device, toolchain, after ? &place : NULL, ms, answered, r);
     } else if (!strcmp(name, "renew")) {
-        cluster_queue_renew(cluster, signature, device, token, ms, answered, r);
+        cluster_queue_renew(cluster, &k, token, ms, answered, r);
     } else if (!strcmp(name, "done")) {
-        cluster_queue_done(cluster, signature, device, token, answered, r);
+        cluster_queue_done(cluster, &k, token, answered, r);
     } else if (!strcmp(name, "fail")) {
-        cluster_queue_fail(cluster, signature, device, token, text(q, "reason"), ms, answered, r);
+        cluster_queue_fail(cluster, &k, token, text(q, "reason"), ms, answered, r);
     } else if (!strcmp(name, "return")) {
-        cluster_queue_return(cluster, signature, device, token, answered, r);
+        cluster_queue_return(cluster, &k, token, answered, r);
     } else if (!strcmp(name, "unpark")) {
         cluster_queue_unpark(cluster, answered, r);
     } else {
@@ -186,6 +232,8 @@ static void cluster_call(const char *name, const json_t *q, struct request *r)
         cluster_release(cluster, &k, token, answered, r);
     else if (!strncmp(name, "measure_", 8))
         call_measures(name, q, r);
+    else if (!strncmp(name, "graph_", 6))
+        call_graph(name + 6, q, r);
     else if (!strncmp(name, "queue_", 6))
         call_queue(name + 6, q, r);
     else if (!strcmp(name, "memory")) {

@@ -10,7 +10,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
-from harness import BUILD, DAEMON, SLOW, Service, chain  # noqa: E402
+from harness import BUILD, DAEMON, SLOW, Service, chain, cli  # noqa: E402
 from server import Server, missing  # noqa: E402
 
 ENCODER = os.path.join(HERE, "..", "corpus", "encoder")
@@ -54,8 +54,8 @@ class Cluster(unittest.TestCase):
             self.assertIn(status, (0, -signal.SIGKILL), log)
             self.assertNotIn("Sanitizer", log)
 
-    def service(self, device="soft", **config):
-        s = Service({"shared": self.db.url(), **config}, device)
+    def service(self, device="soft", store=None, **config):
+        s = Service({"shared": self.db.url(), **config}, device, store=store)
         self.services.append(s)
         return s
 
@@ -80,6 +80,28 @@ class Cluster(unittest.TestCase):
 
     def drained(self, s):
         patient(lambda: not self.cluster(s)["outbox"]["waiting"])
+
+    def keys(self, *names):
+        """A key file of each name; how the signers' file has it."""
+        lines = {}
+        for name in names:
+            r = cli("cache", "keygen", name, "-o", os.path.join(self.db.dir, name))
+            self.assertEqual(r.returncode, 0, r.stderr)
+            lines[name] = r.stdout
+        return lines
+
+    def believe(self, text):
+        path = os.path.join(self.db.dir, "signers")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        os.chmod(path, 0o644)
+        return path
+
+    def signing(self, name, **config):
+        return self.service(sign_key=os.path.join(self.db.dir, name), **config)
+
+    def untrusted(self, s, seal):
+        return s.metric(f'dovetail_cluster_untrusted_total{{seal="{seal}"}}')
 
     def told(self, s, say):
         return s.metric(f'dovetail_cluster_answers_total{{say="{say}"}}')

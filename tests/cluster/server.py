@@ -43,7 +43,6 @@ def other_user():
 
 
 class Server:
-    # wal_level and senders: for replicas
     CONF = {"listen_addresses": "''", "fsync": "off", "full_page_writes": "off",
             "max_connections": "100", "shared_buffers": "32MB", "dynamic_shared_memory_type": "mmap",
             "log_statement": "'none'", "deadlock_timeout": "200ms"}
@@ -194,6 +193,29 @@ class Server:
         if p.returncode:
             raise RuntimeError(p.stderr)
         return [line.split("\t") for line in p.stdout.splitlines()]
+
+
+class Replica(Server):
+    """A hot standby of a server, by streaming; promote() makes it a server of its own."""
+    def __init__(self, of):
+        self.dir = tempfile.mkdtemp(prefix="dtpg.", dir="/tmp")
+        self.user, self.password, self.conf = of.user, of.password, of.conf
+        self.process = self.bouncer = None
+        self.port = of.port
+        os.chmod(self.dir, 0o755)
+        self.data, self.run = os.path.join(self.dir, "data"), os.path.join(self.dir, "run")
+        for path in (self.dir, self.run):
+            os.makedirs(path, 0o755, exist_ok=True)
+            if self.user:
+                os.chown(path, self.user.pw_uid, self.user.pw_gid)
+        self.call("pg_basebackup", "-D", self.data, "-d", of.url("postgres", role="super"), "-R", "-X", "stream",
+                  "--checkpoint=fast", "--no-sync")
+        with open(os.path.join(self.data, "postgresql.conf"), "a", encoding="utf-8") as f:
+            f.write(f"unix_socket_directories = '{self.run}'\n")
+        self.start()
+
+    def promote(self):
+        self.sql("SELECT pg_promote()", "postgres")
 
 
 def missing(daemon):

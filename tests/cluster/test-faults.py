@@ -12,7 +12,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from proxy import Proxy  # noqa: E402
 from server import SLOW, Server, available, program  # noqa: E402
-from store import Store, key, plan  # noqa: E402
+from store import Store, key, plan, signature  # noqa: E402
 
 names = iter(range(1, 1 << 30))
 
@@ -195,17 +195,21 @@ class Away(Case):
     def test_no_memory(self):
         """Each allocation in turn fails: the call is answered once, and soon all is as if nothing had been."""
         s = self.store()
+        graph = signature("a graph")
+        self.patient(lambda: s.graph_put(digest=graph, text="{}").outcome == "ok")
 
         def ask(call):
             k = new()
             more = {"find": {"key": k}, "put": {"key": k, "plan": plan(1)}, "claim": {"key": k, "ms": 1000},
                     "near": {"key": k}, "measure_put": {"kind": "k", "device": "d", "rows": {"a": "b"}},
                     "measure_get": {"kind": "k", "device": "d", "keys": ["a"]},
-                    "queue_add": {"signature": k[0], "device": "d", "rank": 1, "reason": "r"},
+                    "graph_put": {"digest": k[0], "text": "{}"}, "graph_get": {"digest": graph},
+                    "queue_add": {"graph": k[0], "device": "d", "rank": 1, "reason": "r"},
                     "queue_claim": {"device": "other", "ms": 1}}[call]
             return s.end(s.begin(call, **more))["outcome"]
         for call, right in (("find", "none"), ("put", "ok"), ("claim", "ok"), ("near", "none"), ("measure_put", "ok"),
-                            ("measure_get", "ok"), ("queue_add", "ok"), ("queue_claim", "none")):
+                            ("measure_get", "ok"), ("graph_put", "ok"), ("graph_get", "ok"), ("queue_add", "ok"),
+                            ("queue_claim", "none")):
             failed = 0
             self.patient(lambda: ask(call) == right)
             for n in range(1, 25):
@@ -349,7 +353,7 @@ class Schema(unittest.TestCase):
         s, k = self.store(), new()
         s.put(k, plan=plan(1))
         self.server.sql("DROP TABLE dovetail_schema, dovetail_entry, dovetail_lease, dovetail_measure, dovetail_queue, "
-                        "dovetail_aside")
+                        "dovetail_aside, dovetail_work, dovetail_graph")
         s.find(k)
         deadline = time.monotonic() + 30 * SLOW
         while s.put(k, plan=plan(1)).outcome != "ok":
@@ -511,6 +515,20 @@ class Hostile(Case):
             self.assertIn(s.find(k).outcome, ("none", "away"), now)
             self.assertIn(s.find(k).outcome, ("none", "away"), now)
         self.assertEqual((good.find(k).outcome, good.find(l).outcome), ("ok", "ok"))
+
+    def test_words(self):
+        """What an error says is no UTF-8: it is told and logged all the same, with '?' for what cannot be read."""
+        good, k = self.store(), new()
+        good.put(k, plan=plan(1))
+        self.server.sql("ALTER TABLE dovetail_entry RENAME COLUMN recipe TO other")
+        for bad, seen in ((b"\xff\xfe", "??"), (b"\xc3(", "?("), (b"\xed\xa0", "??"), (b"\xc3\xa9", "\u00e9")):
+            s = self.through(lambda data: data.replace(b"does not exist", b"does " + bad + b"t exist"),
+                             statement_ms=2000, lookup_ms=2000)
+            s.until("ok")
+            r = s.find(k)
+            self.assertEqual(r.outcome, "away")
+            self.assertIn(f"does {seen}t exist", r.why)
+            s.close()
 
     def test_slow(self):
         """Answers come later than a look-up waits: misses that cost their deadline; results are sent all the same."""

@@ -22,6 +22,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
 from harness import SLOW, UnixHTTP, row_sum  # noqa: E402
 from hosts import Cluster, graph, main, patient  # noqa: E402
 from proxy import Cut, Delay, Proxy, Stall, Trickle, end, right  # noqa: E402
+from server import Replica  # noqa: E402
 from store import signature  # noqa: E402
 
 GRAPHS = int(os.environ.get("DOVETAIL_TEST_GRAPHS", "60"))
@@ -404,17 +405,17 @@ class Database(Cluster):
         self.db.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'dovetail'", "postgres")
 
     def read_only(self):
-        """A replica that is asked: what is there is taken, what is found here waits."""
+        """A replica: what is there is taken, what is found here waits until the replica is promoted."""
         g = self.filled()
-        setting = "ALTER DATABASE dovetail SET default_transaction_read_only = "
-        self.db.sql(setting + "on", "postgres")
-        self.ends()
-        self.assertLess(self.took(self.service(), g, "shared"), 8 * SLOW)
-
-        def undo():
-            self.db.sql(setting + "off", "postgres")
-            self.ends()
-        self.kept("read-only", undo)
+        replica, primary = Replica(self.db), self.db
+        self.addCleanup(replica.remove)
+        self.db = replica
+        try:
+            patient(lambda: replica.sql("SELECT count(*) FROM dovetail_entry") == [["1"]])
+            self.assertLess(self.took(self.service(), g, "shared"), 8 * SLOW)
+            self.kept("read-only", replica.promote)
+        finally:
+            self.db = primary
 
     def newer(self):
         """Its tables are of a later major version."""

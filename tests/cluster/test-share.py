@@ -188,25 +188,6 @@ class Away(Cluster):
 
 
 class Trust(Cluster):
-    def keys(self, *names):
-        """A key file of each name; how the signers' file has it."""
-        lines = {}
-        for name in names:
-            r = cli("cache", "keygen", name, "-o", os.path.join(self.db.dir, name))
-            self.assertEqual(r.returncode, 0, r.stderr)
-            lines[name] = r.stdout
-        return lines
-
-    def believe(self, text):
-        path = os.path.join(self.db.dir, "signers")
-        with open(path, "w", encoding="utf-8") as f:
-            f.write(text)
-        os.chmod(path, 0o644)
-        return path
-
-    def signing(self, name, **config):
-        return self.service(sign_key=os.path.join(self.db.dir, name), **config)
-
     def store(self, space="default"):
         store = Store(self.db.url(), space)
         self.addCleanup(store.close)
@@ -216,9 +197,6 @@ class Trust(Cluster):
         (key,) = self.db.sql("SELECT signature, device, toolchain, policy FROM dovetail_entry "
                              f"WHERE signature = '{signature}'")
         return key
-
-    def untrusted(self, s, seal):
-        return s.metric(f'dovetail_cluster_untrusted_total{{seal="{seal}"}}')
 
     def sent(self, s, g):
         signature = self.made(s, g)["signature"]

@@ -3,6 +3,7 @@
 What the local store (SQLite) does as well is in Common, which runs against all three.
 """
 import base64
+import hashlib
 import os
 import re
 import sqlite3
@@ -214,9 +215,13 @@ class Direct(Common, Case):
         self.assertEqual(a.find(k).row["recipe"], plan(1)["recipe"])
         tables = [t for t, in server.sql("SELECT relname FROM pg_class WHERE relname LIKE 'dovetail\\_%' AND "
                                          "relkind = 'r' AND relname <> 'dovetail_schema'")]
-        self.assertEqual(len(tables), 5)
-        a.queue_add(signature=k[0], device="d", rank=1, reason="r")
+        self.assertEqual(len(tables), 7)
+        server.sql("INSERT INTO dovetail_queue VALUES ('a', 'd', '" + "x" * 71 + "', 1, '', '', 'waiting', 0, '', 0, "
+                   "now(), now()) ON CONFLICT DO NOTHING")
+        a.queue_add(graph=k[0], device="d", rank=1, reason="r")
         a.measure_put(kind="trial", device="d", rows={"k": "v"})
+        a.graph_put(digest=k[0], text="{}")
+        self.assertEqual(b.graph_get(digest=k[0]).outcome, "none")
         self.damage(self.put_in(a), "body", "{}")
         a.find(self.last)
         for t in tables:
@@ -282,8 +287,8 @@ class Direct(Common, Case):
                 "keys": lambda: s.measure_get(kind="k", device="d", keys=["a,b"]),
                 "none": lambda: s.measure_get(kind="k", device="d", keys=[]),
                 "many": lambda: s.measure_get(kind="k", device="d", keys=[str(i) for i in range(65)]),
-                "device": lambda: s.queue_add(signature=k[0], device="d" * 201, rank=1, reason="r"),
-                "note": lambda: s.queue_add(signature=k[0], device="d", rank=1, reason="r", note={"x": "x" * 5000}),
+                "device": lambda: s.queue_add(graph=k[0], device="d" * 201, rank=1, reason="r"),
+                "note": lambda: s.queue_add(graph=k[0], device="d", rank=1, reason="r", note={"x": "x" * 5000}),
                 }.items():
             r = call()
             self.assertEqual((r.outcome, bool(r.why)), ("refused", True), (name, r))
@@ -334,19 +339,23 @@ class Direct(Common, Case):
                 self.assertEqual(s.put(k, plan=plan(1)).outcome, "ok")
             server.sql(f"INSERT INTO dovetail_measure VALUES ('{space}', 'k', 'd', 'x', '', repeat('0', 71), "
                        "now() - interval '40 day')")
+            for k in keys[:3]:
+                self.assertEqual(s.graph_put(digest=k[0], text="{}" * 100).outcome, "ok")
+        for k, days in (keys[0], 40), (keys[1], 20):
+            server.sql(f"UPDATE dovetail_graph SET used = now() - interval '{days} day' WHERE digest = '{k[0]}'")
         for k, days in (keys[0], 40), (keys[1], 40), (keys[2], 20):
             server.sql(f"UPDATE dovetail_entry SET used = now() - interval '{days} day' WHERE signature = '{k[0]}'")
 
         def left(space, table="entry"):
             return int(server.sql(f"SELECT count(*) FROM dovetail_{table} WHERE space = '{space}'")[0][0])
         self.store(swept, keep_days=30)
-        patient(lambda: left(swept) == 4 and left(swept, "measure") == 0)
-        self.assertEqual((left(other), left(other, "measure")), (6, 1))
+        patient(lambda: left(swept) == 4 and left(swept, "measure") == 0 and left(swept, "graph") == 2)
+        self.assertEqual((left(other), left(other, "measure"), left(other, "graph")), (6, 1, 3))
         self.store(swept, max_bytes=1)  # what was taken within a day stays, whatever the size
-        patient(lambda: left(swept) == 3)
+        patient(lambda: left(swept) == 3 and left(swept, "graph") == 1)
         self.store(other, max_bytes=1 << 20, keep_days=60)  # within both
         self.store(other, keep_days=39)
-        patient(lambda: left(other) == 4 and left(other, "measure") == 0)
+        patient(lambda: left(other) == 4 and left(other, "measure") == 0 and left(other, "graph") == 2)
         self.assertEqual(left(swept), 3)
 
     def test_lease(self):
@@ -420,7 +429,8 @@ class Direct(Common, Case):
         self.assertEqual(s.measure_put(kind="trial", device=d, rows=rows).outcome, "ok")
         self.assertEqual(s.measure_put(kind="trial", device=d, rows={"a": "two", "c": "three"}).outcome, "ok")
         got = s.measure_get(kind="trial", device=d, keys=["a", "b", "c", "d", "z", signature(1)]).row
-        self.assertEqual({k: base64.b64decode(v).decode() for k, v in got.items()}, {**rows, "c": "three"})
+        self.assertEqual({k: base64.b64decode(v["body"]).decode() for k, v in got.items()}, {**rows, "c": "three"})
+        self.assertEqual({frozenset(v) for v in got.values()}, {frozenset(("body", "stamp"))})
         for other in ({"kind": "other", "device": d}, {"kind": "trial", "device": d + "x"}):
             self.assertEqual(s.measure_get(keys=["a"], **other).outcome, "none")
 
@@ -434,6 +444,45 @@ class Direct(Common, Case):
         s.measure_put(kind="trial", device=d, rows={"a": "again"})
         self.assertEqual(sorted(s.measure_get(kind="trial", device=d, keys=["a", "b"]).row), ["a", "b"])
 
+    def test_measure_seals(self):
+        """A seal comes back as it was put; a row that has one takes the place of one that has none, or of the one that
+        it names, and of no other."""
+        s, d = self.store(), f"device {next(names)}"
+
+        def put(body, **seal):
+            self.assertEqual(s.measure_put(kind="trial", device=d, rows={"a": body}, **seal).outcome, "ok")
+            row = s.measure_get(kind="trial", device=d, keys=["a"]).row["a"]
+            return base64.b64decode(row.pop("body")).decode(), row
+        self.assertEqual(put("one"), ("one", {"stamp": 0}))
+        self.assertEqual(put("two"), ("one", {"stamp": 0}))
+        self.assertEqual(put("two", instead="x"), ("one", {"stamp": 0}))
+        first = {"signer": "farm", "seal": "c2VhbA==", "stamp": 1234567890}
+        self.assertEqual(put("three", **first), ("three", first))
+        other = {"signer": "barn", "seal": "b3RoZXI=", "stamp": 1234567891}
+        self.assertEqual(put("four"), ("three", first))
+        self.assertEqual(put("four", instead=first["seal"]), ("three", first))  # without a seal
+        self.assertEqual(put("four", **other), ("three", first))
+        self.assertEqual(put("four", instead="b3RoZXI=", **other), ("three", first))
+        self.assertEqual(put("four", instead=first["seal"], **other), ("four", other))
+        for long in {"signer": "x" * 129}, {"seal": "x" * 513}, {"instead": "x" * 513}:
+            r = s.measure_put(kind="trial", device=d, rows={"a": "b"}, **long)
+            self.assertEqual((r.outcome, bool(r.why)), ("refused", True), long)
+
+    def test_measure_before_seals(self):
+        """What a service of the version before writes is read, and what is written now it reads: names of columns and
+        the sum are as they were."""
+        s, d = self.store(), f"device {next(names)}"
+        body = base64.b64encode(b"old").decode()
+        text = b"".join(len(t).to_bytes(8, "little") + t.encode() for t in ("default", "trial", d, "a", body))
+        checksum = "sha256:" + hashlib.sha256(text).hexdigest()
+        server.sql("INSERT INTO dovetail_measure (space, kind, device, key, body, checksum, created) VALUES "
+                   f"('default', 'trial', '{d}', 'a', '{body}', '{checksum}', now()) ON CONFLICT (space, kind, device, "
+                   "key) DO NOTHING")
+        self.assertEqual(s.measure_get(kind="trial", device=d, keys=["a"]).row, {"a": {"body": body, "stamp": 0}})
+        s.measure_put(kind="trial", device=d, rows={"a": "old"}, signer="farm", seal="c2VhbA==", stamp=7)
+        self.assertEqual(server.sql("SELECT body, checksum, signer FROM dovetail_measure WHERE space = 'default' AND "
+                                    f"kind = 'trial' AND device = '{d}'"), [[body, checksum, "farm"]])
+
     def test_queries(self):
         """With many rows each statement finds its own by an index, under the policies as well."""
         s, d = self.store("crowd"), f"device {next(names)}"
@@ -444,11 +493,13 @@ class Direct(Common, Case):
         many = "generate_series(1, 20000) i WHERE space = 'crowd'"
         server.sql(f"INSERT INTO dovetail_entry SELECT space, {other}, {other}, device, toolchain, policy, format, "
                    "digest, recipe, rewriter, evidence, grade, factors, stamp, signer, seal, checksum, created, used "
-                   f"FROM dovetail_entry, {many}; INSERT INTO dovetail_queue SELECT space, device, {other}, i % 100, "
-                   f"reason, note, state, tries, failure, token, due, expires FROM dovetail_queue, {many}; "
-                   "ANALYZE dovetail_entry; ANALYZE dovetail_queue")
-        for name, *values in (("FIND", k[0]), ("NEAR", k[0], k[0]), ("WORK_POISON", d, "3"), ("WORK_CLAIM", d, "1000"),
-                              ("WORK_DONE", d, k[0], "1"), ("PUT_WORK", d, k[0], "1"), ("TOUCH", k[0], k[0])):
+                   f"FROM dovetail_entry, {many}; INSERT INTO dovetail_work SELECT space, target, {other}, device, "
+                   "i % 100, reason, note, state, tries, failure, token, due, expires, seen "
+                   f"FROM dovetail_work, {many}; "
+                   "ANALYZE dovetail_entry; ANALYZE dovetail_work")
+        ((d,),) = server.sql("SELECT DISTINCT target FROM dovetail_work WHERE space = 'crowd'")
+        for name, *values in (("FIND", k[0]), ("NEAR", k[0], k[0]), ("WORK_POISON", d, "3"), ("WORK_LEFT", d),
+                              ("WORK_CLAIM", d, "1000", "50", ""), ("WORK_DONE", d, k[0], "1"), ("TOUCH", k[0], k[0])):
             sql = statement(name)
             for i in range(len(values), -1, -1):
                 sql = sql.replace(f"${i + 1}", f"'{(['crowd'] + values)[i]}'")
@@ -456,11 +507,114 @@ class Direct(Common, Case):
                              role="dovetail")
             self.assertNotIn("Seq Scan", str(how), name)
             self.assertIn("Index", str(how), name)
-        server.sql("DELETE FROM dovetail_entry WHERE space = 'crowd'; DELETE FROM dovetail_queue WHERE space = 'crowd'")
+        server.sql("DELETE FROM dovetail_entry WHERE space = 'crowd'; DELETE FROM dovetail_work WHERE space = 'crowd'")
+
+    # ---- graphs -----------------------------------------------------------------------------------------------------
+    def test_graphs(self):
+        s, d, other = self.store(), signature(f"graph {next(names)}"), signature(f"graph {next(names)}")
+        self.assertEqual(s.graph_get(digest=d).outcome, "none")
+        text = '{"dovetail": 1, "name": "grün 日本 \\u2028", "modules": {}}' + " " * 100000
+        self.assertEqual(s.graph_put(digest=d, text=text).outcome, "ok")
+        self.assertEqual(s.graph_put(digest=d, text="{}").outcome, "none")
+        got = s.graph_get(digest=d)
+        self.assertEqual((got.outcome, got.row), ("ok", {"body": text}))
+        self.assertEqual(s.graph_get(digest=other).outcome, "none")
+        ((held, size),) = server.sql(f"SELECT octet_length(body), bytes FROM dovetail_graph WHERE digest = '{d}'")
+        self.assertLess(int(held), 1000)
+        self.assertEqual(int(size), len(text.encode()))
+
+    def test_graph_at_once(self):
+        """Many hosts put the same graph: it is in once, and all are told."""
+        hosts, d = [self.store() for _ in range(3)], signature(f"graph {next(names)}")
+        calls = [(s, s.begin("graph_put", digest=d, text='{"x": 1}' * 1000)) for s in hosts for _ in range(8)]
+        outcomes = [s.end(h)["outcome"] for s, h in calls]
+        self.assertEqual((outcomes.count("ok"), outcomes.count("none")), (1, 23))
+        calls = [(s, s.begin("graph_get", digest=d)) for s in hosts for _ in range(8)]
+        self.assertEqual({s.end(h)["row"]["body"] for s, h in calls}, {'{"x": 1}' * 1000})
+
+    def test_graph_large(self):
+        """Up to 16 MiB compressed; beyond that it is refused before it is sent."""
+        s, d, other = self.store(), signature(f"graph {next(names)}"), signature(f"graph {next(names)}")
+        # characters of 95: 6.57 bits each
+        self.assertEqual(s.graph_put(digest=d, noise=19 << 20).outcome, "ok")
+        got = s.graph_get(digest=d)
+        self.assertEqual((got.outcome, len(got.row["body"])), ("ok", 19 << 20))
+        r = s.graph_put(digest=other, noise=21 << 20)
+        self.assertEqual((r.outcome, "compressed" in r.why), ("refused", True), r)
+        self.assertEqual(s.graph_get(digest=other).outcome, "none")
+        for bad in {"digest": other, "text": ""}, {"digest": "x", "text": "{}"}:
+            r = s.graph_put(**bad)
+            self.assertEqual((r.outcome, bool(r.why)), ("refused", True), bad)
+        self.assertEqual(s.graph_get(digest="x").outcome, "refused")
+        with self.assertRaisesRegex(RuntimeError, "check constraint"):
+            server.sql(f"UPDATE dovetail_graph SET bytes = 268435457 WHERE digest = '{d}'")
+        server.sql(f"DELETE FROM dovetail_graph WHERE digest = '{d}'")
+
+    def graph_forge(self, digest, body, size):
+        """Another row, with a right sum: as somebody who knows the format would."""
+        parts = [b"dovetail graph row 1", b"default", digest.encode()]
+        text = b"".join(len(p).to_bytes(8, "little") + p for p in parts)
+        text += size.to_bytes(8, "little") + len(body).to_bytes(8, "little") + body.encode()
+        server.sql(f"UPDATE dovetail_graph SET body = '{body}', bytes = {size}, checksum = "
+                   f"'sha256:{hashlib.sha256(text).hexdigest()}' WHERE digest = '{digest}'")
+
+    def test_graph_damaged(self):
+        """A row that was changed, moved, or does not hold what it says is none, and is removed: it can be put again."""
+        s, other = self.store(), signature(f"graph {next(names)}")
+        self.assertEqual(s.graph_put(digest=other, text='{"other": 1}').outcome, "ok")
+
+        def sql(what):
+            return lambda d: server.sql(f"UPDATE dovetail_graph SET {what} WHERE digest = '{d}'")
+        raw = base64.b64encode(b"no frame").decode()
+        columns = "body, bytes, checksum"
+        copied = f"({columns}) = (SELECT {columns} FROM dovetail_graph WHERE digest = '{other}')"
+        latin = base64.b64encode(b"\x28\xb5\x2f\xfd\x20\x02\x11\x00\x00\xff\xfe").decode()  # two bytes, stored
+        frame = server.sql(f"SELECT body FROM dovetail_graph WHERE digest = '{other}'")[0][0]
+        for n, (what, spoil) in enumerate((
+                ("body", sql("body = 'A'")), ("bytes", sql("bytes = 7")), ("moved", sql(copied)),
+                ("text", lambda d: self.graph_forge(d, "!!!!", 7)), ("frame", lambda d: self.graph_forge(d, raw, 8)),
+                ("bomb", lambda d: self.graph_forge(d, frame, 268435456)),
+                ("no text", lambda d: self.graph_forge(d, latin, 2)),
+                ("cut", lambda d: self.graph_forge(d, frame[:-8], 12)))):
+            with self.subTest(what=what):
+                d = signature(f"graph {next(names)}")
+                self.assertEqual(s.graph_put(digest=d, text="{}").outcome, "ok")
+                spoil(d)
+                self.assertEqual(s.graph_get(digest=d).outcome, "none")
+                self.assertEqual(s.counts()["damaged"], n + 1)
+                patient(lambda: not server.sql(f"SELECT 1 FROM dovetail_graph WHERE digest = '{d}'"))
+                self.assertEqual(s.graph_put(digest=d, text='{"again": 1}').outcome, "ok")
+                self.assertEqual(s.graph_get(digest=d).row, {"body": '{"again": 1}'})
+        d = signature(f"graph {next(names)}")
+        s.graph_put(digest=d, text="{}")
+        self.graph_forge(d, frame, 12)  # the forger is right: what it says is the reader's to check
+        self.assertEqual(s.graph_get(digest=d).row, {"body": '{"other": 1}'})
+
+    def test_graph_used(self):
+        """Written once a day by gets and puts."""
+        s, d = self.store(), signature(f"graph {next(names)}")
+        s.graph_put(digest=d, text="{}")
+        fresh = f"SELECT used > now() - interval '1 hour' FROM dovetail_graph WHERE digest = '{d}'"
+        for call in (lambda: s.graph_get(digest=d), lambda: s.graph_put(digest=d, text="{}")):
+            server.sql(f"UPDATE dovetail_graph SET used = now() - interval '3 day' WHERE digest = '{d}'")
+            call()
+            patient(lambda: server.sql(fresh) == [["t"]])
+            mark = server.sql(f"SELECT xmin FROM dovetail_graph WHERE digest = '{d}'")
+            call()
+            time.sleep(0.2)
+            self.assertEqual(server.sql(f"SELECT xmin FROM dovetail_graph WHERE digest = '{d}'"), mark)
+
+    def test_graph_closed(self):
+        """A store that is closed while graphs are packed tells each call what became of it."""
+        s = self.store()
+        calls = [s.begin("graph_put", digest=signature(f"graph {next(names)}"), noise=4 << 20) for _ in range(6)]
+        s.close()
+        self.assertEqual({s.replies[h]["outcome"] for h in calls} - {"ok", "away"}, set())
+        server.sql("DELETE FROM dovetail_graph WHERE bytes > 1000000")
 
     # ---- the queue --------------------------------------------------------------------------------------------------
     def work(self, s, n, device, **more):
-        r = s.queue_add(signature=signature(n), device=device, **{"rank": n, "reason": "stale", **more})
+        r = s.queue_add(graph=signature(n), device=device, **{"rank": n, "reason": "stale", **more})
         return r.outcome
 
     def test_queue(self):
@@ -473,7 +627,7 @@ class Direct(Common, Case):
         self.assertEqual((got[1]["rank"], got[1]["reason"], got[1]["tries"]), (7, "stale", 1))
         self.assertEqual(a.queue_claim(device=d, ms=1).outcome, "none")
         self.assertEqual(a.queue_claim(device=d + "x", ms=1).outcome, "none")
-        nine, two, five = ({"signature": g["signature"], "device": d, "token": g["token"]} for g in got)
+        nine, two, five = ({"graph": g["graph"], "device": d, "token": g["token"]} for g in got)
         self.assertEqual(a.queue_done(**nine).outcome, "ok")
         self.assertEqual(a.queue_done(**nine).outcome, "lost")
         self.assertEqual(a.queue_renew(**{**two, "token": 1}, ms=1).outcome, "lost")
@@ -486,20 +640,34 @@ class Direct(Common, Case):
         states = {e["rank"]: e["state"] for e in b.queue_list().row["entries"] if e["device"] == d}
         self.assertEqual(states, {7: "leased", 5: "leased"})
 
-    def test_queue_result(self):
-        """The token of an entry of the queue guards the result that is made for it."""
-        s, k = self.store(), self.new()
-        k[1] = f"device {next(names)}"
-        s.queue_add(signature=k[0], device=k[1], rank=1, reason="missing")
-        one = s.queue_claim(device=k[1], ms=50).row
-        time.sleep(0.2)
-        two = s.queue_claim(device=k[1], ms=60000).row
-        self.assertEqual(s.put(k, token=one["token"], plan=plan(1)).outcome, "lost")
-        self.assertEqual(s.find(k).outcome, "none")
-        self.assertEqual(s.put(k, token=two["token"], plan=plan(2)).outcome, "ok")
-        other = list(k)
-        other[0] = signature("another")
-        self.assertEqual(s.put(other, token=two["token"], plan=plan(2)).outcome, "lost")
+    def test_queue_place(self):
+        """What a host cannot make it gives back, and asks for what is behind; toolchains have queues of their own."""
+        s, d = self.store(), f"device {next(names)}"
+        for n, rank in ((1, 5), (2, 9), (3, 5)):
+            self.work(s, n, d, rank=rank)
+        first = s.queue_claim(device=d, ms=60000).row
+        self.assertEqual(first["graph"], signature(2))
+        r = s.queue_claim(device=d, toolchain="another", ms=60000)
+        self.assertEqual((r.outcome, r.row), ("none", None))
+        fives, seen = sorted(signature(n) for n in (1, 3)), first
+        for graph in fives:
+            s.queue_return(graph=seen["graph"], device=d, token=seen["token"])
+            seen = s.queue_claim(device=d, after=seen["graph"], rank=seen["rank"], ms=60000).row
+            self.assertEqual(seen["graph"], graph)
+        none = s.queue_claim(device=d, after=seen["graph"], rank=seen["rank"], ms=60000)
+        self.assertEqual(none.outcome, "none")
+        self.assertTrue(50000 < none.row["left_ms"] <= 60000, none)  # the lease on the last
+        self.assertEqual(s.queue_claim(device=d, ms=60000).row["graph"], signature(2))
+
+    def test_queue_forgotten(self):
+        """What no host has asked for in a month is not made any more."""
+        s, d = self.store(), f"device {next(names)}"
+        for n in (1, 2):
+            self.work(s, n, d)
+        server.sql(f"UPDATE dovetail_work SET seen = now() - interval '31 day' WHERE device = '{d}'")
+        self.work(s, 2, d)
+        server.sql(statement("SWEEP_WORK").replace("$1", "'default'"))
+        self.assertEqual([e["graph"] for e in s.queue_list().row["entries"] if e["device"] == d], [signature(2)])
 
     def test_queue_fails(self):
         """Again after a while that grows; parked at the third time, with the reason."""
@@ -510,7 +678,7 @@ class Direct(Common, Case):
             while (r := s.queue_claim(device=d, ms=60000)).outcome == "none":
                 time.sleep(0.01)
             waits.append(time.monotonic() - begun)
-            end = s.queue_fail(signature=r.row["signature"], device=d, token=r.row["token"], reason=f"no {n}", ms=200)
+            end = s.queue_fail(graph=r.row["graph"], device=d, token=r.row["token"], reason=f"no {n}", ms=200)
             self.assertEqual((end.outcome, end.row["parked"]), ("ok", n == 2))
         self.assertTrue(0.15 < waits[1] < waits[2] and waits[2] > 0.35, waits)
         self.assertEqual(s.queue_claim(device=d, ms=1).outcome, "none")
@@ -541,7 +709,7 @@ class Direct(Common, Case):
 
         def take(s):
             while (r := s.queue_claim(device=d, ms=60000)).outcome == "ok":
-                got.append(r.row["signature"])
+                got.append(r.row["graph"])
         threads = [threading.Thread(target=take, args=(s,)) for s in hosts]
         for t in threads:
             t.start()

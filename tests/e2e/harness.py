@@ -140,8 +140,13 @@ def declared(method, path, reply):
 
 
 class Service:
-    def __init__(self, config=None, device="soft", wait=True):
+    """store: the cache file of another service, whose rows this one begins with."""
+    def __init__(self, config=None, device="soft", wait=True, store=None):
         self.dir = tempfile.mkdtemp(prefix="dovetail-e2e.")
+        if store:
+            db = sqlite3.connect(store, timeout=60)
+            db.execute(f"VACUUM INTO '{self.dir}/cache.db'")
+            db.close()
         self.socket = os.path.join(self.dir, "d.sock")
         self.log_path = os.path.join(self.dir, "log")
         args = [DAEMON, "--socket", self.socket, "--device", device]
@@ -153,6 +158,12 @@ class Service:
                 f.writelines(f"{k} = {v}\n" for k, v in config.items())
             args += ["--config", path]
         self.log = open(self.log_path, "wb")
+        self.start(args, wait)
+
+    def start(self, args, wait=True):
+        """Also after it was killed, with process.args of before."""
+        if os.path.exists(self.socket):
+            os.unlink(self.socket)
         self.process = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         deadline = time.monotonic() + 30 * SLOW
         while wait and not os.path.exists(self.socket):

@@ -176,12 +176,20 @@ class Hits(ServiceCase):
         s.stop()
         s.remove()
 
+    def settled(self):
+        """The cache's figures, when all hits so far are in them: they are written in batches."""
+        before, now = None, self.s.http("GET", "/v1/cache").json()
+        while before != now["hits"]:
+            time.sleep(2 * SLOW)
+            before, now = now["hits"], self.s.http("GET", "/v1/cache").json()
+        return now
+
     def test_writer(self):
         """Somebody holds the store: no kind of hit waits for them, and what the hits leave is written afterwards."""
         g = chain(2, factor=3.25)
         posted(self.s, g)
         signature = self.s.post(g).headers["Dovetail-Signature"]
-        figures = self.s.http("GET", "/v1/cache").json()
+        figures = self.settled()
         self.n.came()
         db = sqlite3.connect(self.db, isolation_level=None, timeout=30)
         db.execute("BEGIN IMMEDIATE")

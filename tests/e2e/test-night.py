@@ -1,5 +1,6 @@
 """The night: what has no plan of this device and toolchain is planned while the service is idle."""
 import json
+import signal
 import sqlite3
 import time
 
@@ -80,6 +81,123 @@ class Night(harness.ServiceCase):
         done = harness.cli(*args, "--socket", self.s.socket)
         self.assertEqual(done.returncode, status, done.stderr)
         return done.stdout
+
+    def report(self):
+        doc = self.s.http("GET", "/v1/reprofile/report").json()
+        self.assertEqual(harness.schema.faults(doc, "night"), [])
+        return doc
+
+    def until_over(self):
+        return self.s.until("/v1/reprofile/report", lambda doc: doc["state"] != "running", 60)
+
+    def test_report(self):
+        """What a night says of itself: as JSON, as a page, by the command line, in figures."""
+        g = harness.chain(3, factor=77.0)
+        signature = self.plan(g)
+        self.rows(f"DELETE FROM entry WHERE signature <> '{signature}'")
+        self.make_old("toolchain", "older")
+        # the plan that is there is slow; the one that is made is compared with it
+        self.rows("UPDATE entry SET after_us = 1000")
+        figure = 'dovetail_night_graphs_total{outcome="faster"}'
+        before = self.s.metric(figure)
+        self.begin(budget_s=600)
+        doc = self.until_over()
+        self.assertEqual((doc["state"], doc["due"], doc["queue"], doc["budget_s"]), ("done", 1, False, 600))
+        (row,) = doc["graphs"]
+        self.assertEqual((row["signature"], row["reason"], row["outcome"]), (signature, "stale", "faster"))
+        self.assertEqual((row["former_us"], row["before_us"]), (1000, 1000))
+        self.assertLess(row["after_us"], row["posted_us"])
+        self.assertEqual((doc["before_us"], doc["after_us"], doc["outcomes"]["faster"]), (1000, row["after_us"], 1))
+        self.assertGreater(doc["seconds"], 0)
+        self.assertEqual(self.s.metric(figure) - before, 1)
+        self.assertEqual(self.report(), doc)
+        for how in ({"path": "?format=html"}, {"path": "", "headers": {"Accept": "text/html"}}):
+            page = self.s.http("GET", "/v1/reprofile/report" + how["path"], headers=how.get("headers"))
+            self.assertEqual(page.headers["Content-Type"], "text/html; charset=utf-8")
+            self.assertIn(signature, page.body.decode())
+            self.assertIn("<td>faster</td>", page.body.decode())
+        self.assertEqual(json.loads(self.cli("reprofile", "--report", "--json")), doc)
+        self.assertIn("done, begun " + doc["begun"], self.cli("reprofile", "--report"))
+        path = self.s.dir + "/night.html"
+        self.cli("reprofile", "--report", "-o", path)
+        with open(path, encoding="utf-8") as f:
+            self.assertIn(signature, f.read())
+        for wrong in (("--report", "--stale"), ("--report", "--limit", "3"), ("-o", "x.html")):
+            self.cli("reprofile", *wrong, status=2)
+        # a graph that cannot be planned any more: said, and not tried again in this night
+        self.rows("DELETE FROM entry WHERE toolchain = 'older'")
+        self.make_old("toolchain", "older")
+        ((digest, body),) = self.rows("SELECT digest, body FROM graph WHERE digest IN (SELECT digest FROM known WHERE "
+                                      f"signature = '{signature}')")
+        broken = body.replace(".version", ".vershun")
+        self.assertNotEqual(broken, body)
+        db = sqlite3.connect(self.s.dir + "/cache.db", timeout=60)
+        db.execute("UPDATE graph SET body = ?, sha256 = ? WHERE digest = ?",
+                   (broken, harness.row_sum([digest, broken]), digest))
+        db.commit()
+        db.close()
+        self.begin()
+        doc = self.until_over()
+        self.assertEqual((doc["state"], doc["outcomes"]["failed"]), ("done", 1))
+        self.assertTrue(doc["graphs"][0]["failure"])
+        self.assertNotIn("after_us", doc["graphs"][0])
+        self.rows(f"DELETE FROM entry WHERE signature = '{signature}'")
+
+    def test_killed(self):
+        """A service that is killed leaves the report of what it had done; the next one says that it was interrupted."""
+        s = harness.Service()
+        try:
+            self.assertEqual(s.http("GET", "/v1/reprofile/report").status, 404)
+            s.http("POST", "/v1/reprofile", '{"stale": true}')
+            doc = s.until("/v1/reprofile/report", lambda doc: doc["state"] == "done")
+            self.assertEqual((doc["due"], doc["graphs"]), (0, []))
+            self.assertEqual(s.finish(s.post(harness.chain(2)))["state"], "done")
+            db = sqlite3.connect(s.dir + "/cache.db", timeout=60)
+            row = list(db.execute("SELECT want, signature, device, toolchain, policy, digest, body, factors FROM entry "
+                                  "WHERE want = 'plan'").fetchone())
+            row[2] = "another"
+            db.execute("UPDATE entry SET device = 'another', sha256 = ? WHERE want = 'plan'", (harness.row_sum(row),))
+            db.commit()
+            user = s.post(harness.endless())
+            self.assertEqual(user.status, 202)
+            s.http("POST", "/v1/reprofile", '{"stale": true}')
+            stored = "SELECT body FROM night ORDER BY id DESC LIMIT 1"
+            s.until("/healthz", lambda _: '"running"' in db.execute(stored).fetchone()[0])
+            db.close()
+            s.process.kill()
+            s.process.wait()
+            s.start(s.process.args)
+            doc = s.http("GET", "/v1/reprofile/report").json()
+            self.assertEqual((doc["state"], doc["due"]), ("interrupted", 1))
+        finally:
+            s.stop()
+            s.remove()
+
+    def test_window(self):
+        """Outside of its window a night waits; it ends when the window closes."""
+        def window(begin, minutes):
+            at = [time.localtime(begin + 60 * m) for m in (0, minutes)]
+            return "-".join(time.strftime("%H:%M", t) for t in at)
+        now = time.time()
+        s = harness.Service({"reprofile_window": window(now + 7200, 60)})
+        try:
+            s.http("POST", "/v1/reprofile", '{"stale": true}')
+            time.sleep(1)
+            self.assertEqual(s.http("GET", "/v1/reprofile/report").json()["state"], "running")
+            for w, state in ((window(now - 600, 60), "done"), ("25:00-03:00", None), ("1:00-03:00", None)):
+                with open(s.dir + "/config", "w", encoding="utf-8") as f:
+                    f.write(f"reprofile_window = {w}\n")
+                s.process.send_signal(signal.SIGHUP)
+                if state:
+                    s.until("/v1/reprofile/report", lambda doc: doc["state"] == state)
+                else:
+                    checked = harness.subprocess.run([harness.DAEMON, "--config", s.dir + "/config", "--check-config"],
+                                                     capture_output=True, text=True, check=False)
+                    self.assertEqual(checked.returncode, 2, checked.stderr)
+                    self.assertIn("HH:MM-HH:MM", checked.stderr)
+        finally:
+            s.stop()
+            s.remove()
 
     def test_refused(self):
         for body in ("{}", "[1]", "{", '{"stale": false}', '{"stale": true, "budget_s": -1}',

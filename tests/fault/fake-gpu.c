@@ -24,7 +24,7 @@
  *   images                    what is loaded is told on stderr: "image machine code", "image ptx"
  *   named                     the name that the driver gives an H200       tell    each launch of a graph is told on
  *                             stderr
- *   hot crowd clock           NVML: slowed down by heat; three processes; an SM clock that wanders
+ *   hot crowd clock load      NVML: slowed down by heat; three processes; an SM clock that wanders; utilisation 87 %
  * FAKE_GPU=@FILE: the words are in that file, read anew at each call. x86-64 only (trampolines).
  */
 #include <cuda.h>
@@ -619,6 +619,11 @@ EXPORT int nvmlDeviceGetClockInfo(void *d, int which, unsigned *mhz)
 EXPORT int nvmlDeviceGetCurrentClocksEventReasons(void *d, unsigned long long *r)
 {
     *r = fault("hot") ? 0x40 : 0;
+    return 0;
+}
+EXPORT int nvmlDeviceGetUtilizationRates(void *d, unsigned *percent)
+{
+    percent[0] = percent[1] = fault("load") ? 87 : 2;
     return 0;
 }
 EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, void **d) /* "MIG-01234567-89ab-…" */

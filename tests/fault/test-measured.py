@@ -92,9 +92,10 @@ class Measured(unittest.TestCase):
             plan, count, _, _ = optimize(other, "--deny", "parallel-fusion,programmatic-launch")
             self.assertEqual(kept(plan), kept(cold))
             self.assertTrue(count[0] <= few + 1 < cold_count[0] and count[1] >= 3, count)
-            # another geometry on another driver; the same on that driver: nothing is known of these
-            for graph in chain(2, blocks=8), chain(2):
-                plan, count, _, _ = optimize(graph, words="tell,newer")
+            # another geometry on another driver; the same on that driver (with an option of its own: there is no plan
+            # that could be made anew by its recipe): nothing is known of these
+            for graph, more in (chain(2, blocks=8), ()), (chain(2), ("--budget", "102")):
+                plan, count, _, _ = optimize(graph, *more, words="tell,newer")
                 self.assertEqual((count, plan["toolchain"]["driver"]), (cold_count, "cuda 13.1"))
             # an interval that does not decide is measured again, and replaced
             forge(numbers(0.5, -0.1, 1.1))

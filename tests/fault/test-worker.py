@@ -2,6 +2,7 @@
 lives on, and the next job is fine."""
 import json
 import os
+import sqlite3
 import sys
 import tempfile
 import time
@@ -9,7 +10,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from harness import Service, chain, cli, main, single, write  # noqa: E402
-from harness import SCALE, SLOW  # noqa: E402
+from harness import SCALE, SLOW, row_sum  # noqa: E402
 from switch import fault  # noqa: E402
 
 
@@ -120,6 +121,38 @@ class Faults(unittest.TestCase):
         self.assertEqual(devices["confinement"]["worker"], {"files": "off", "calls": "logged"})
         held = cli("devices", "--local", "--json", "--device", "cuda", env={"DOVETAIL_CONFINE": "enforce"})
         self.assertEqual(json.loads(held.stdout)["confinement"]["worker"], {"files": "enforced", "calls": "enforced"})
+
+    def test_a_night_on_a_gpu_in_use(self):
+        """Stored graphs are planned again only while nobody else uses the GPU: put off is not failed."""
+        fault("")
+        s = Service(device="cuda")
+        try:
+            for words, planned in (("crowd", 0), ("load", 0), ("", 1)):
+                g = chain(2, factor=3.0 + len(words))
+                self.assertEqual(s.finish(s.post(g))["state"], "done")
+                db = sqlite3.connect(s.dir + "/cache.db", timeout=60)
+                row = list(db.execute("SELECT want, signature, device, toolchain, policy, digest, body, factors FROM "
+                                      "entry WHERE want = 'plan'").fetchone())
+                row[2] = "another"
+                db.execute("UPDATE entry SET device = 'another', sha256 = ? WHERE want = 'plan'", (row_sum(row),))
+                db.commit()
+                db.close()
+                fault(words)
+                s.http("POST", "/v1/reprofile", '{"stale": true, "budget_s": 4}')
+                doc = s.until("/v1/reprofile/report", lambda doc: doc["state"] != "running", 30)
+                put_off = (doc["gpu_in_use"], len(doc["graphs"]), doc["outcomes"]["failed"])
+                self.assertEqual(put_off, (1 - planned, planned, 0), (words, doc))
+                problems = [j["problem"] for j in s.http("GET", "/v1/jobs").json()["jobs"] if j["state"] == "failed"]
+                self.assertTrue(planned or "the GPU is in use: " in problems[-1]["detail"], problems)
+                db = sqlite3.connect(s.dir + "/cache.db", timeout=60)
+                db.execute("DELETE FROM entry")
+                db.commit()
+                db.close()
+                fault("")
+        finally:
+            status, log = s.stop(), s.read_log()
+            s.remove()
+        self.assertEqual(status, 0, log)
 
     def test_calibrate(self):
         with tempfile.TemporaryDirectory() as d:

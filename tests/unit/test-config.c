@@ -116,6 +116,26 @@ static void wrong_lines(void **state)
     }
 }
 
+/* Do posted graphs go to other hosts? Not unless somebody says so. */
+static void sharing_graphs(void **state)
+{
+    static const struct {
+        const char *value;
+        int expect;
+        bool yes;
+    } cases[] = {{NULL, 0, false}, {"no", 0, false}, {"yes", 0, true}, {"1", DT_E_USAGE, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct dtd_config c;
+        struct dt_err e = {0};
+        assert_int_equal(dtd_config_init(&c, &e), 0);
+        assert_int_equal(cases[i].value ? dtd_config_set(&c, "shared_graphs", cases[i].value, &e) : 0, 0);
+        assert_int_equal(dtd_config_finish(&c, &e), cases[i].expect);
+        assert_int_equal(c.share_graphs, cases[i].yes);
+        dt_err_done(&e);
+        dtd_config_done(&c);
+    }
+}
+
 /* Do users share jobs and entries? */
 static void sharing(void **state)
 {
@@ -352,10 +372,17 @@ static void wrong_options(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_and_file), cmocka_unit_test(shared),    cmocka_unit_test(local_option),
-        cmocka_unit_test(wrong_lines),       cmocka_unit_test(sharing),   cmocka_unit_test(admins),
-        cmocka_unit_test(devices),           cmocka_unit_test(policies),  cmocka_unit_test(wrong_options),
-        cmocka_unit_test(taken_or_left),     cmocka_unit_test(histograms)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(defaults_and_file),
+                                       cmocka_unit_test(shared),
+                                       cmocka_unit_test(local_option),
+                                       cmocka_unit_test(wrong_lines),
+                                       cmocka_unit_test(sharing),
+                                       cmocka_unit_test(sharing_graphs),
+                                       cmocka_unit_test(admins),
+                                       cmocka_unit_test(devices),
+                                       cmocka_unit_test(policies),
+                                       cmocka_unit_test(wrong_options),
+                                       cmocka_unit_test(taken_or_left),
+                                       cmocka_unit_test(histograms)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

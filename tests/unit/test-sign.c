@@ -245,6 +245,38 @@ static void test_replayed(void **state)
     json_decref(factors);
 }
 
+/* Of a measurement: every field counts, and it is none of an entry that is made of the same texts. */
+static void test_measure(void **state)
+{
+    const struct sign_measure m = {"default", "times", "cuda:H200, 132 SMs", SIG, DIG};
+    struct sign_measure other[] = {m, m, m, m, m, m};
+    struct sign_signers *s = signers("farm %s", public);
+    struct sign_demand d = {s, NULL, NOW, -1};
+    struct sign_seal seal, forged;
+    assert_int_equal(sign_measure_seal(key, &m, NOW, &seal), 0);
+    assert_int_equal(sign_measure_check(&d, &m, &seal), SIGN_GOOD);
+    assert_int_equal(sign_measure_check(&d, &m, NULL), SIGN_NONE);
+    other[0].space = "defaul";
+    other[1].kind = "trial";
+    other[2].device = "cuda:H100, 132 SMs";
+    other[3].key = DIG;
+    other[4].digest = SIG;
+    other[5].space = "defaultt", other[5].kind = "imes";
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+        assert_int_equal(sign_measure_check(&d, &other[i], &seal), SIGN_FORGED);
+    forged = seal;
+    forged.date++;
+    assert_int_equal(sign_measure_check(&d, &m, &forged), SIGN_FORGED);
+    struct sign_entry en = entry();
+    en.space = m.space, en.signature = m.kind, en.device = m.device, en.toolchain = m.key, en.policy = m.digest;
+    assert_int_equal(sign_entry_check(&d, &en, &seal), SIGN_FORGED);
+    assert_int_equal(sign_file_check(&d, DIG, &seal), SIGN_FORGED);
+    assert_int_equal(sign_entry_seal(key, &en, NOW, &seal), 0);
+    assert_int_equal(sign_entry_check(&d, &en, &seal), SIGN_GOOD);
+    assert_int_equal(sign_measure_check(&d, &m, &seal), SIGN_FORGED);
+    sign_signers_free(s);
+}
+
 static void test_times(void **state)
 {
     static const struct {
@@ -459,9 +491,10 @@ static void test_bombs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_key_files),  cmocka_unit_test(test_signers_file), cmocka_unit_test(test_seal),
-        cmocka_unit_test(test_replayed),   cmocka_unit_test(test_times),        cmocka_unit_test(test_rotation),
-        cmocka_unit_test(test_namespaces), cmocka_unit_test(test_packed),       cmocka_unit_test(test_bombs),
+        cmocka_unit_test(test_key_files), cmocka_unit_test(test_signers_file), cmocka_unit_test(test_seal),
+        cmocka_unit_test(test_replayed),  cmocka_unit_test(test_measure),      cmocka_unit_test(test_times),
+        cmocka_unit_test(test_rotation),  cmocka_unit_test(test_namespaces),   cmocka_unit_test(test_packed),
+        cmocka_unit_test(test_bombs),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
