@@ -305,23 +305,28 @@ static int launching(struct lab *l, struct dev_calibration *c, struct dt_err *e)
         err = difference(l, &less, &more, us, e);
     if (!err)
         calibrate_add(c, "event_us", us, -figure_of(c, "launch_us"), 1.0 / (2 * N), 0);
-    /* an empty block is one instruction: two clocks of its warp */
-    double body = 2 / l->clock_us;
     enum { W = 8 };
     unsigned wave = l->d->info.sms * l->d->info.max_blocks_sm;
     less = (struct work){"empty", wave * W, 32, 1};
     more = (struct work){"empty", wave * 3 * W, 32, 1};
     if (!err)
         err = difference(l, &less, &more, us, e);
+    if (!err) /* small blocks come as fast as they are handed out */
+        calibrate_add(c, "block_rate_ns", us, 0, 1000.0 / (2.0 * W * wave), 0);
+    wave = l->d->info.sms * (l->d->info.max_threads_sm / 1024);
+    less = (struct work){"empty", wave * W, 1024, 1};
+    more = (struct work){"empty", wave * 3 * W, 1024, 1};
     if (!err)
-        calibrate_add(c, "block_start_ns", us, -1000 * body, 1000.0 / (2 * W), 0);
+        err = difference(l, &less, &more, us, e);
+    if (!err) /* and of large ones the SM holds few */
+        calibrate_add(c, "block_start_ns", us, 0, 1000.0 / (2 * W), 0);
     less = (struct work){"empty", 1, 32, N, .graph = true};
     more = less;
     more.times = 3 * N;
     if (!err)
         err = difference(l, &less, &more, us, e);
     if (!err)
-        calibrate_add(c, "graph_launch_us", us, -figure_of(c, "block_start_ns") / 1000 - body, 1.0 / (2 * N), 0);
+        calibrate_add(c, "graph_launch_us", us, -figure_of(c, "block_start_ns") / 1000, 1.0 / (2 * N), 0);
     return err;
 }
 
@@ -411,14 +416,22 @@ static int waiting(struct lab *l, uint64_t bytes, struct dev_calibration *c, str
     if (err < 0)
         return err;
     calibrate_add(c, "l2_near_ns", us, -body, 1000, 0);
-    calibrate_add(c, "l2_far_ns", us, -body, 1000, 0);
+    /* where the L2 has two halves, what is more than one of them holds may lie in the other one */
+    while (i->l2_halves > 1 && 256.0 * (double)(1u << bits) < 0.7 * l2)
+        bits++;
+    if (i->l2_halves > 1) {
+        all.n = (128ull << bits) / 16;
+        err = chasing(l, bits, &stream, us, e);
+    }
+    if (!err)
+        calibrate_add(c, "l2_far_ns", us, -body, 1000, 0);
     while (bits < 30 && bytes >= 256ull << bits)
         bits++;
     all.n = (128ull << bits) / 16;
-    double miss = 1 - l2 / (double)(128ull << bits), near = figure_of(c, "l2_near_ns");
-    err = miss > 0.5 ? chasing(l, bits, &stream, us, e) : 0;
-    if (!err && miss > 0.5)
-        calibrate_add(c, "dram_latency_ns", us, near - (near + body) / miss, 1000 / miss, 0);
+    bool beyond = (double)(128ull << bits) > 1.5 * l2; /* of such a footprint the L2 keeps nothing */
+    err = !err && beyond ? chasing(l, bits, &stream, us, e) : err;
+    if (!err && beyond)
+        calibrate_add(c, "dram_latency_ns", us, -body, 1000, 0);
     return err;
 }
 

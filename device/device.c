@@ -363,6 +363,18 @@ int dev_record(struct dev_device *d, struct dovetail_recorder *rec, struct dt_er
     return 0;
 }
 
+int dev_count_lines(struct dev_device *d, struct dovetail_line *line, uint32_t n, struct dt_err *e)
+{
+    if (!d->cu->soft)
+        return line ? dt_err_set(e, DT_E_UNSUPPORTED, "counting lines of PTX needs the software device") : 0;
+    int r = dev_use(d, e);
+    if (line)
+        return r < 0 ? r : dev_cu(d, d->cu->dovetailCountLines(line, n), "dovetailCountLines", e);
+    if (!r)
+        d->cu->dovetailCountLines(NULL, 0);
+    return 0;
+}
+
 int dev_wait_event(struct dev_device *d, CUevent ev, struct dt_err *e)
 {
     uint64_t start = dt_now_us();

@@ -221,6 +221,11 @@ int dev_findings(struct dev_device *d, struct dev_finding *ret_race, struct dev_
 bool dev_records(const struct dev_device *d);
 int dev_record(struct dev_device *d, struct dovetail_recorder *r, struct dt_err *e);
 
+/* Software device only: later launches add to line[k] how often the first instruction of line k of their PTX was
+ * executed by threads, and issued by warps for some of their threads; n lines. NULL: no more, never an error. Borrowed
+ * until then, or until dev_reset. */
+int dev_count_lines(struct dev_device *d, struct dovetail_line *line, uint32_t n, struct dt_err *e);
+
 /* ---- the order of a plan's launches (order.c) ------------------------------------------------------------------ */
 struct dev_order { /* rows: what launch i follows is after[at[i]] … after[at[i + 1] - 1], earlier launches, each once */
     uint32_t *at, *after;
@@ -297,7 +302,7 @@ struct dev_cost {
     bool known;
     bool kept;             /* the caller's: it came from a file, not from a run */
     uint64_t instructions; /* of all threads */
-    uint64_t work[48];     /* the device's own; a version is part of it, and it may be kept in a file */
+    uint64_t work[96];     /* the device's own; a version is part of it, and it may be kept in a file */
 };
 /* Can it be the cost of `step`? To be asked of what came from a file: only such a cost may be used. False on a real
  * device. */

@@ -74,6 +74,10 @@ int code_origins(struct code *c, uint32_t at, bool uniform, unsigned reg, unsign
 struct elf_file;
 int code_lines(struct code *c, const struct elf_file *f, unsigned text, bool posted);
 
+/* How many threads ran each block (ret[nblock], 0 before): `lanes` began the kernel. 0; 1: some function's are by lines
+ * alone; 2: too many functions; DT_E_NOMEM. */
+int code_blocks(const struct code *c, const struct dev_line *line, uint32_t nline, double lanes, double *ret);
+
 /* ---- float instructions (shapes.c) ------------------------------------------------------------------------------- */
 struct use { /* one origin of one operand */
     uint32_t inst;

@@ -1,6 +1,6 @@
 /* Machine code of NVIDIA GPUs as ptxas writes it: a reader of our own (sass.c, sass-ops.def), where values come from
- * (sass-flow.c), which line of PTX an instruction was made of (sass-lines.c), and whether the float arithmetic of one
- * kernel is that of others (arithmetic.c). No disassembler is needed. */
+ * (sass-flow.c), which line of PTX an instruction was made of (sass-lines.c), what it costs (sass-control.c), and
+ * whether the float arithmetic of one kernel is that of others (arithmetic.c). No disassembler is needed. */
 #ifndef DT_DEVICE_MACHINE_H
 #define DT_DEVICE_MACHINE_H
 
@@ -90,6 +90,86 @@ void sass_print(const struct sass_inst *i, struct dt_str *out);
 /* Where a branch or call at `at` (bytes from the section's start) goes. */
 uint64_t sass_target(const struct sass_inst *i, uint64_t at, unsigned sm);
 bool sass_is(const struct sass_inst *i, const char *name);
+
+/* ---- what the scheduler is told, and which part of an SM does it (sass-control.c, sass-pipes.def) ---------------- */
+enum sass_pipe {
+#define PIPE(id, ...) SASS_PIPE_##id,
+#define U(...)
+#include "device/sass-pipes.def"
+#undef PIPE
+#undef U
+    SASS_PIPES
+};
+enum sass_way { /* how a result is waited for: stalls; else a barrier, and what its time depends on */
+                SASS_WAY_FIXED,
+                SASS_WAY_XU,
+                SASS_WAY_FP64,
+                SASS_WAY_SHARED,
+                SASS_WAY_GLOBAL,
+                SASS_WAY_LOCAL,
+                SASS_WAY_CONSTANT,
+                SASS_WAY_SPECIAL, /* special registers */
+                SASS_WAY_SHUFFLE,
+                SASS_WAY_FENCE,
+                SASS_WAYS
+};
+struct sass_control {
+    uint8_t stall; /* clocks; some that end a block say 0 */
+    bool yield;
+    uint8_t write, read; /* barriers, 7: none */
+    uint8_t wait;        /* a bit a barrier */
+};
+struct sass_unit {
+    uint8_t pipe, way;
+};
+struct sass_control sass_control(const struct sass_inst *i);
+struct sass_unit sass_unit(const struct sass_inst *i, unsigned sm);
+const char *sass_pipe_name(enum sass_pipe p); /* "alu" */
+/* Lanes that an SM works off a clock. */
+double sass_pipe_lanes(enum sass_pipe p, unsigned sm);
+/* Clocks until such a result is there, for an SM that has nothing else to do: estimates. */
+double sass_way_clocks(enum sass_way way, unsigned sm);
+
+/* ---- what a launch costs by its machine code (sass-count.c, sass-blocks.c) --------------------------------------- */
+struct ptx_module;
+struct dev_line {          /* a line of PTX; where it has several instructions: of the one that ran most often */
+    uint64_t lanes, warps; /* how often threads executed it; how often a warp issued it for some of them */
+    uint16_t bytes;        /* of dev_machine_lines: it is a load or store of so many bytes a thread, or another
+                            * instruction that stays one in machine code (1); 0: neither */
+    bool guarded, call;
+    bool single; /* other than these, and one instruction of the machine as a rule: float arithmetic */
+};
+/* What the module's text says of its lines: all but the counts. line[0 … n - 1], by line number, from 1. */
+void dev_machine_lines(const struct ptx_module *m, struct dev_line *line, uint32_t n);
+/* Where no assembler is: an estimate of what one execution of the instruction issues, by pipe (weights.c). False: it is
+ * not in the table, and counts as one. Architectures that the table lacks have the nearest one's. */
+struct ptx_inst;
+bool dev_weight(const struct ptx_inst *i, unsigned sm, double pipe[SASS_PIPES]);
+struct dev_machine_kernel {
+    const void *cubin; /* of dev_assemble_lines, from the text that has these lines */
+    size_t len;
+    const char *entry;
+    const struct dev_line *line; /* by line number */
+    uint32_t nline;
+    uint64_t lanes, warps; /* that the launch has */
+    /* clocks[SASS_WAYS] of results that are waited for, with SASS_WAY_GLOBAL as L1, L2 and DRAM are mixed; 0 or NULL:
+     * as sass_way_clocks() has it */
+    const double *way;
+};
+struct dev_machine_cost {
+    unsigned sm;
+    double slots, pipe[SASS_PIPES];  /* instructions that warps issue, of the whole launch */
+    double clocks;                   /* that one warp takes by itself, the mean of all */
+    double local;                    /* of the slots: LDL and STL, which spills are, and arrays in local memory */
+    double unknown;                  /* of the slots: those that no line of PTX stands for */
+    uint32_t registers, local_bytes; /* a thread's, as the cubin says */
+    bool by_lines;                   /* some function was too large to solve: its blocks have what their lines have */
+};
+/* 0, or an error; 1 and `why`: there is something that the reader of machine code does not know. Counts may be
+ * anything. */
+int dev_machine_count(const struct dev_machine_kernel *k, struct dev_machine_cost *ret, struct dt_str *why,
+                      struct dt_err *e);
+
 static inline bool sass_always(const struct sass_inst *i) { return i->guard == SASS_PT && !i->guard_not; }
 
 #endif

@@ -30,6 +30,9 @@ struct dev_state {
     bool mig;         /* the GPU is cut into slices: neighbours share what is not this slice's */
 };
 void dev_state(struct dev_device *d, struct dev_state *ret);
+/* Does nobody else use the GPU? False: `why` has a sentence. Takes up to two seconds where something does. True where
+ * that is not known, and on the software device. */
+bool dev_idle(struct dev_device *d, char *why, size_t n);
 /* What of it disturbs a measurement between two looks, in words; NULL: nothing. `text` is used for the answer. */
 const char *dev_disturbed(const struct dev_state *a, const struct dev_state *b, char *text, size_t n);
 

@@ -153,7 +153,7 @@ static void destination(struct sass_inst *i, uint64_t mask[2])
         i->dst_kind = SASS_NONE;
     sass_forget(mask, 16, 8);
     i->pwrite[0] = i->pwrite[1] = SASS_PT;
-    if (d[1] == 'p' || d[1] == 'b')
+    if ((d[1] == 'p' || d[1] == 'b') && (*d != 'y' || bits(i, 70, 1)))
         i->pwrite[0] = (uint8_t)bits(i, 81, 3);
     if (d[1] == 'b')
         i->pwrite[1] = (uint8_t)bits(i, 84, 3);

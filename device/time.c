@@ -183,11 +183,38 @@ static int replay(struct dev_run *r, unsigned warm, unsigned reps, double *us, s
     return err;
 }
 
+/* The model hears what the launches touch at most, all together: the buffers that they use, each once. */
+static int tell_distinct(struct dev_device *d, const struct dt_graph *g, struct dt_err *e)
+{
+    size_t bytes = 0;
+    dt_free_ bool *used = dt_calloc(g->nbuffer + 1, sizeof *used);
+    if (!used)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t i = 0; i < g->nlaunch; i++) {
+        const struct dt_launch *l = &g->launch[i];
+        if (l->kind != DT_KERNEL)
+            used[l->dst] = true;
+        if (l->kind == DT_COPY)
+            used[l->src] = true;
+        for (uint32_t k = 0; k < l->narg; k++) {
+            if (l->arg[k].kind == DT_ARG_BUFFER || l->arg[k].kind == DT_ARG_TENSOR_MAP)
+                used[l->arg[k].buffer] = true;
+            for (uint32_t p = 0; l->arg[k].kind == DT_ARG_BYTES && p < l->arg[k].npointer; p++)
+                used[l->arg[k].pointer[p].buffer] = true;
+        }
+    }
+    for (uint32_t i = 0; i < g->nbuffer; i++)
+        bytes += used[i] ? g->buffer[i].bytes : 0;
+    return dev_cu(d, d->cu->dovetailSetDistinct(bytes), "dovetailSetDistinct", e);
+}
+
 static int modelled(struct dev_run *r, struct dev_time *ret, double *step_us, struct dt_err *e)
 {
     const struct dt_graph *g = r->prog->graph;
     struct dev_device *d = r->dev;
-    int err = dev_cu(d, d->cu->cuGraphLaunch(r->exec, r->stream[0]), "cuGraphLaunch", e);
+    int err = tell_distinct(d, g, e);
+    if (!err)
+        err = dev_cu(d, d->cu->cuGraphLaunch(r->exec, r->stream[0]), "cuGraphLaunch", e);
     if (!err)
         err = dev_sync(d, e);
     double start, end, total = 0;
@@ -352,6 +379,8 @@ int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct 
         else
             err = dt_err_set(e, DT_E_INTERNAL, "the cost of %.200s is not known", l->name);
     }
+    if (!err)
+        err = tell_distinct(d, g, e);
     if (!err)
         err = dev_cu(d, d->cu->dovetailTimeline(n, w, o.at, o.after, o.early, start, end), "dovetailTimeline", e);
     dev_order_done(&o);

@@ -10,11 +10,15 @@
  * the host, so ours cannot be recognised: one process is taken to be us, and a second one to be the MPS server where
  * the device is shared by MPS. On a MIG slice only that slice's processes count, found by the UUID that CUDA gives it;
  * other slices share power and clocks, which are watched.
+ *
+ * A GPU is idle when no other process has a context on it, and its utilisation is next to nothing (dev_idle). Who reads
+ * its counters by DCGM does not show here.
  */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "device/device-priv.h"
@@ -30,6 +34,12 @@ enum { SM_CLOCK = 1, MEM_CLOCK = 2 };
 /* nvmlClocksEventReason… */
 enum { SW_POWER_CAP = 0x4, HW_SLOWDOWN = 0x8, SW_THERMAL = 0x20, HW_THERMAL = 0x40, HW_POWER_BRAKE = 0x80 };
 enum { INSUFFICIENT_SIZE = 7 };
+struct nvml_utilization {
+    unsigned gpu, memory; /* percent of the last sampling period */
+};
+#define IDLE_PERCENT 5
+#define IDLE_LOOKS 20 /* what this process did itself shows for a second */
+#define IDLE_LOOK_US 100000
 #define MOVED 0.05
 
 /* ENTRY(member, symbol, parameters): all return 0 for success */
@@ -44,6 +54,7 @@ enum { INSUFFICIENT_SIZE = 7 };
     ENTRY(reasons, nvmlDeviceGetCurrentClocksEventReasons, (nvmlDevice_t, unsigned long long *))                       \
     ENTRY(old_reasons, nvmlDeviceGetCurrentClocksThrottleReasons, (nvmlDevice_t, unsigned long long *))                \
     ENTRY(processes, nvmlDeviceGetComputeRunningProcesses_v3, (nvmlDevice_t, unsigned *, struct nvml_process *))       \
+    ENTRY(utilization, nvmlDeviceGetUtilizationRates, (nvmlDevice_t, struct nvml_utilization *))                       \
     ENTRY(mig, nvmlDeviceGetMigMode, (nvmlDevice_t, unsigned *, unsigned *))
 
 static struct {
@@ -79,17 +90,45 @@ static bool slice(struct dev_device *d, nvmlDevice_t *ret)
     return !nvml.by_uuid(text, ret);
 }
 
+/* The whole GPU. False: there is no NVML, or it does not know this one. */
+static bool watch_device(struct dev_device *d, nvmlDevice_t *ret)
+{
+    char bus[32] = "";
+    pthread_once(&nvml.once, watch_load);
+    return !d->cu->soft && nvml.there && d->cu->cuDeviceGetPCIBusId &&
+           d->cu->cuDeviceGetPCIBusId(bus, sizeof bus, d->dev) == CUDA_SUCCESS && !nvml.by_bus(bus, ret);
+}
+
+bool dev_idle(struct dev_device *d, char *why, size_t n)
+{
+    struct dev_state s;
+    nvmlDevice_t dev;
+    struct nvml_utilization u = {0};
+    dev_state(d, &s);
+    if (s.others) {
+        snprintf(why, n, "the GPU is in use: %u other process%s on it", s.others, s.others > 1 ? "es are" : " is");
+        return false;
+    }
+    if (!watch_device(d, &dev) || !nvml.utilization)
+        return true;
+    for (int look = 0; look < IDLE_LOOKS; look++) {
+        if (look)
+            usleep(IDLE_LOOK_US);
+        if (nvml.utilization(dev, &u) || u.gpu <= IDLE_PERCENT) /* MIG has none */
+            return true;
+    }
+    snprintf(why, n, "the GPU is in use: its utilisation is %u %%", u.gpu);
+    return false;
+}
+
 void dev_state(struct dev_device *d, struct dev_state *ret)
 {
     struct dev_state s = {0};
     nvmlDevice_t dev;
-    char bus[32] = "";
     unsigned long long reasons = 0;
     unsigned pending = 0, now = 0;
     *ret = s;
-    pthread_once(&nvml.once, watch_load);
-    if (d->cu->soft || !nvml.there || !d->cu->cuDeviceGetPCIBusId ||
-        d->cu->cuDeviceGetPCIBusId(bus, sizeof bus, d->dev) != CUDA_SUCCESS || nvml.by_bus(bus, &dev))
+    if (!watch_device(d, &dev))
         return;
     s.known = nvml.clock && !nvml.clock(dev, SM_CLOCK, &s.sm_mhz);
     if (nvml.clock)

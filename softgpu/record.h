@@ -67,4 +67,8 @@ struct dovetail_recorder {
     struct dovetail_stray stray; /* out, of the last launch */
 };
 
+struct dovetail_line { /* a line of PTX: executions by threads, and by warps for some of theirs */
+    uint64_t lanes, warps;
+};
+
 #endif

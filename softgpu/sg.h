@@ -26,6 +26,8 @@ struct sg_model {
     const char *name; /* "NVIDIA H200 (modeled)" */
     unsigned cc_major, cc_minor, sms, clock_khz, mem_clock_khz, bus_bits;
     uint64_t dram_bytes, l2_bytes;
+    unsigned l1_bytes_clock;   /* what an SM reads from it */
+    unsigned l1_bytes;         /* of an SM, shared memory included */
     unsigned l2_halves;        /* 1, or 2 where an SM is nearer to one half of the L2 */
     double dram_gbps, l2_gbps; /* GB/s, whole chip; DRAM as the data sheet has it */
     double dram_sustained;     /* part of dram_gbps that streaming reads reach */
@@ -34,7 +36,8 @@ struct sg_model {
     unsigned reg_unit, shared_unit; /* allocation granularity: registers per warp, bytes */
     double fp32_lanes, fp64_lanes, int_lanes, sfu_lanes, lsu_lanes; /* lane-operations per clock and SM */
     double tensor_flops;                                            /* f16 flops of the tensor units per clock and SM */
-    double launch_us, graph_launch_us, event_us, block_start_ns, dram_latency_ns, l2_near_ns, l2_far_ns, memcpy_gbps;
+    double launch_us, graph_launch_us, event_us, block_start_ns, dram_latency_ns, block_rate_ns, l2_near_ns, l2_far_ns,
+        memcpy_gbps;
     /* shared memory of another SM: latency, bytes per clock and SM; a cluster's barrier; 0: no clusters */
     double dsm_ns, dsm_bytes_clock, cluster_sync_ns;
 };
@@ -174,6 +177,10 @@ struct sg_launch {
     /* what calls of DOVETAIL_TOUCH record, one that sg_record_ok() takes; NULL: nothing. Such a launch has no counts of
      * sectors */
     struct dovetail_recorder *record;
+    /* line[k] is added to by how often the first instruction of line k of the PTX was executed, by threads, and issued
+     * by warps for some of their threads; nline of them, or NULL. Under `some`, by the blocks that ran */
+    struct dovetail_line *line;
+    uint32_t nline;
     /* Run these blocks alone (linear numbers, ascending; n of them, NULL: all). The statistics are as if all had run:
      * counts in proportion, distinct bytes read and written as said here. Not for clusters of several blocks
      * (DT_E_UNSUPPORTED). */
@@ -201,6 +208,31 @@ struct sg_fault { /* what went wrong, where */
     char text[512];            /* the instruction, and what happened */
 };
 
+enum sg_pipe { /* of an SM; NONE: takes an issue slot only */
+               SG_PIPE_NONE,
+               SG_PIPE_ALU,
+               SG_PIPE_FMA,
+               SG_PIPE_IMAD, /* those of the FMA pipes that do integers, too */
+               SG_PIPE_FP64,
+               SG_PIPE_XU,
+               SG_PIPE_LSU,
+               SG_PIPE_TENSOR,
+               SG_PIPES
+};
+/* Of one launch, from the blocks that were followed (exec/profile.c), as if all had been: sums over warps. All members
+ * are uint64_t. */
+struct sg_profile {
+    uint64_t slots[SG_PIPES];            /* machine instructions issued */
+    uint64_t shared_passes, l1_quarters; /* clocks of shared memory's banks; quarters of clocks of the L1 */
+    uint64_t l2_read, l2_write;          /* sectors */
+    uint64_t again;                      /* of l2_read: that the same block had read before */
+    uint64_t atomics;                    /* of the L2, as tenths of sectors that it could have read meanwhile */
+    uint64_t alone_near,
+        alone_far;        /* clocks of blocks alone on an SM, what the L1 lacks coming from the L2, from DRAM */
+    uint64_t shared_part; /* of what a block reads past the L1, what the one before it reads as well; millionths */
+    uint64_t hot;         /* clocks of the L2 for atomics in the busiest line, of all blocks */
+};
+
 struct sg_stats { /* of one launch; counts of thread-level work, summed over blocks */
     uint64_t instructions, fp32, fp64, integer, sfu, memory, barriers, tensor_flops;
     uint64_t global_read_bytes, global_write_bytes; /* as coalesced by warp: 32-byte sectors touched */
@@ -220,6 +252,7 @@ struct sg_stats { /* of one launch; counts of thread-level work, summed over blo
     /* blocks that did less than a sixteenth, or so, of what the heaviest did: they leave at once, or only prefetch */
     uint64_t light_blocks;
     uint64_t light_instructions; /* of `instructions`: theirs */
+    struct sg_profile profile;   /* 0: not followed */
 };
 
 bool sg_record_ok(const struct dovetail_recorder *r); /* exec/record.c: every number in it is in its bounds */
@@ -281,5 +314,7 @@ struct sg_work {
     double start_us, end_us; /* out */
 };
 int sg_timeline(const struct sg_model *m, struct sg_work *w, uint32_t n);
+/* The same where all works together touch so many distinct bytes; 0: not known, the sum over works at most. */
+int sg_timeline_of(const struct sg_model *m, struct sg_work *w, uint32_t n, double distinct);
 
 #endif

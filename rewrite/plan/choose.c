@@ -538,7 +538,7 @@ int rw_try(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *lau
 
 bool rw_late(struct rw_planner *p)
 {
-    if (p->deadline_us && dt_now_us() > p->deadline_us)
+    if (p->deadline_us && dt_now_us() >= p->deadline_us)
         p->budget_spent = true;
     return p->budget_spent;
 }

@@ -12,6 +12,7 @@
  * loaded.
  */
 #include "softgpu/decode/decode-priv.h"
+#include "softgpu/exec/costs.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -168,6 +169,8 @@ static void count_inst(struct sg_dec *d)
     if (!d->bb.n)
         return;
     struct sg_bb *b = &d->bb.p[d->bb.n - 1];
+    if (d->src.n)
+        d->src.p[d->src.n - 1].bb = (uint32_t)d->bb.n - 1;
     const struct ptx_inst *i = d->i;
     const struct ptx_op_info *info = ptx_op_info((enum ptx_op)i->op);
     b->instructions++;
@@ -348,7 +351,7 @@ int sg_decode_function(struct sg_dec *d, const struct ptx_function *f)
                 label[i->opnd[0].label] = (uint32_t)d->op.n;
             continue;
         }
-        if (!dt_push(&d->src, (struct sg_src){f, k})) {
+        if (!dt_push(&d->src, (struct sg_src){f, k, SG_NONE})) {
             d->nomem = true;
             break;
         }
@@ -472,6 +475,8 @@ int sg_decode(struct sg_kernel *k, bool checked, struct sg_code **ret)
     free(d.fix.p);
     free(d.callfix.p);
     free(d.kmap);
+    if (!d.nomem && !c->error && !(c->costs = sg_costs_new(c, d.h[SG_H_BB])))
+        d.nomem = true;
     if (d.nomem || r == DT_E_NOMEM) {
         sg_code_free(c);
         return DT_E_NOMEM;
@@ -484,6 +489,7 @@ void sg_code_free(struct sg_code *c)
 {
     if (!c)
         return;
+    sg_costs_free(c->costs);
     dt_arena_done(&c->arena);
     free(c);
 }

@@ -78,7 +78,7 @@ static int inline_call(struct sg_dec *d, const struct ptx_function *g)
     d->use = use;
     d->i = i;
     d->need_bb = true;
-    struct sg_src s = {f, (uint32_t)(i - f->inst)};
+    struct sg_src s = {f, (uint32_t)(i - f->inst), SG_NONE};
     if (!dt_push(&d->src, s))
         d->nomem = true;
     for (uint32_t k = 0; k < g->nret && r >= 0; k++)

@@ -316,4 +316,11 @@ static inline uint32_t sg_ex2(float a)
     return a == a ? sg_bits(r) : SG_NAN32;
 }
 
+/* Elements of two vectors of type T, chosen by number: those of b follow those of a. */
+#if defined __clang__
+#define SHUFFLE(T, a, b, ...) ((T)__builtin_shufflevector(a, b, __VA_ARGS__))
+#else
+#define SHUFFLE(T, a, b, ...) __builtin_shuffle(a, b, (T){__VA_ARGS__})
+#endif
+
 #endif

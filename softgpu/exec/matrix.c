@@ -426,16 +426,14 @@ void sg_turn(const uint8_t *const row[8], uint32_t *out)
         v8h a, b;
         memcpy(&a, row[2 * q], sizeof a);
         memcpy(&b, row[2 * q + 1], sizeof b);
-        x[q][0] = (v4w)__builtin_shuffle(a, b, (v8h){0, 8, 1, 9, 2, 10, 3, 11});
-        x[q][1] = (v4w)__builtin_shuffle(a, b, (v8h){4, 12, 5, 13, 6, 14, 7, 15});
+        x[q][0] = (v4w)SHUFFLE(v8h, a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+        x[q][1] = (v4w)SHUFFLE(v8h, a, b, 4, 12, 5, 13, 6, 14, 7, 15);
     }
     for (unsigned h = 0; h < 2; h++, out += 16) {
-        v4w lo = __builtin_shuffle(x[0][h], x[1][h], (v4w){0, 4, 1, 5}),
-            hi = __builtin_shuffle(x[0][h], x[1][h], (v4w){2, 6, 3, 7});
-        v4w ll = __builtin_shuffle(x[2][h], x[3][h], (v4w){0, 4, 1, 5}),
-            hh = __builtin_shuffle(x[2][h], x[3][h], (v4w){2, 6, 3, 7});
-        v4w r[4] = {__builtin_shuffle(lo, ll, (v4w){0, 1, 4, 5}), __builtin_shuffle(lo, ll, (v4w){2, 3, 6, 7}),
-                    __builtin_shuffle(hi, hh, (v4w){0, 1, 4, 5}), __builtin_shuffle(hi, hh, (v4w){2, 3, 6, 7})};
+        v4w lo = SHUFFLE(v4w, x[0][h], x[1][h], 0, 4, 1, 5), hi = SHUFFLE(v4w, x[0][h], x[1][h], 2, 6, 3, 7);
+        v4w ll = SHUFFLE(v4w, x[2][h], x[3][h], 0, 4, 1, 5), hh = SHUFFLE(v4w, x[2][h], x[3][h], 2, 6, 3, 7);
+        v4w r[4] = {SHUFFLE(v4w, lo, ll, 0, 1, 4, 5), SHUFFLE(v4w, lo, ll, 2, 3, 6, 7),
+                    SHUFFLE(v4w, hi, hh, 0, 1, 4, 5), SHUFFLE(v4w, hi, hh, 2, 3, 6, 7)};
         memcpy(out, r, sizeof r);
     }
 }

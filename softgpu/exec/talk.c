@@ -41,7 +41,7 @@ struct sg_talker {
     struct dt_vec(struct sg_talk_wait) wait;
     struct dt_vec(struct flag) flag;
     uint32_t *slot, nslot; /* addresses hashed: flag + 1 */
-    uint64_t *bb;          /* counters when the block began */
+    struct sg_times *bb;   /* counters when the block began */
     uint64_t executed, sectors[2], fetched;
 };
 
@@ -93,7 +93,7 @@ void sg_talk_block_end(struct sg_worker *wk, uint64_t longest)
         return;
     struct sg_stats *s = &t->block.p[t->block.n - 1].stats;
     for (uint32_t k = 0; k < wk->run->code->nbb; k++)
-        sg_count_bb(s, &wk->run->code->bb[k], wk->bb[k] - t->bb[k]);
+        sg_count_bb(s, &wk->run->code->bb[k], wk->bb[k].lanes - t->bb[k].lanes);
     s->instructions = wk->executed - t->executed;
     s->global_read_bytes = (wk->sectors[0] - t->sectors[0]) * 32;
     s->global_write_bytes = (wk->sectors[1] - t->sectors[1]) * 32;

@@ -4,6 +4,8 @@
  * turn of a block gives each of its warps that can run one helping of fuel (decoded operations). Where nothing of a
  * cluster can run, it is a deadlock, and the fault names the first thread that waits.
  */
+#include "softgpu/exec/costs.h"
+#include "softgpu/exec/profile.h"
 #include "softgpu/launch/launch-priv.h"
 
 #include <stddef.h>
@@ -11,6 +13,8 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
+
+enum { FOLLOWED = 48 }; /* fuel of a warp of a block that is followed */
 
 uint64_t sg_block_bytes(const struct sg_run *run)
 {
@@ -98,6 +102,7 @@ static void block_start(struct sg_block *b, uint64_t linear)
     b->alive = run->threads;
     b->next = 0;
     b->live = true;
+    b->follow = NULL;
     b->executed = 0;
     b->waits = b->triggers = false;
     for (uint32_t i = 0; i < b->nwarp; i++) {
@@ -184,6 +189,10 @@ static enum sg_stop block_turn(struct sg_block *b, int64_t fuel)
     bool ran = false;
     struct sg_worker *wk = b->wk;
     uint64_t seed = wk->run->l->seed, r = 0;
+    /* Warps take turns as on an SM, or the L1 would see one after the other. Not where all blocks run: what a kernel
+     * whose threads race leaves in memory must not depend on whether somebody looks. */
+    if (b->follow && wk->run->l->some.block && !wk->run->code->costs->atomics && fuel > FOLLOWED)
+        fuel = FOLLOWED;
     if (seed) {
         r = dt_splitmix64(seed, wk->rng++);
         b->next = (uint32_t)(r >> 32) % b->nwarp; /* another warp first, and each for another while */
@@ -196,8 +205,11 @@ static enum sg_stop block_turn(struct sg_block *b, int64_t fuel)
         ran = true;
         w->fuel = seed ? 1 + fuel * (int64_t)(dt_splitmix64(r, i) % 256) / 128 : fuel;
         const struct sg_op *op = sg_pick(w);
-        while (op)
-            op = op->fn(w, op);
+        if (b->follow)
+            sg_profile_run(w, op);
+        else
+            while (op)
+                op = op->fn(w, op);
         if (w->stop == SG_FAULT || wk->fault)
             return SG_FAULT;
     }
@@ -215,6 +227,8 @@ static void block_done(struct sg_worker *wk, struct sg_block *b)
     if (beside && !b->triggers)
         beside->let_go++;
     sg_record_block(b);
+    if (b->follow)
+        sg_profile_block_end(b);
     if (b->executed > wk->heaviest)
         wk->heaviest = b->executed;
     unsigned weight = 63u - (unsigned)__builtin_clzll(b->executed | 1);

@@ -7,6 +7,7 @@
  * Not here: what operations do (exec/lanes.inc, exec/warp.c, exec/access.c), decoding (decode/decode.c), time
  * (model/timing.c).
  */
+#include "softgpu/exec/profile.h"
 #include "softgpu/launch/launch-priv.h"
 
 #include <pthread.h>
@@ -81,6 +82,23 @@ static int make_ranges(struct sg_run *run, const struct sg_alloc *a, size_t n)
     return 0;
 }
 
+/* How often the first instruction of each line was executed, in all its inlined copies. */
+static void collect_lines(const struct sg_run *run)
+{
+    const struct sg_code *c = run->code;
+    for (uint32_t k = 0; k < c->nsrc; k++) {
+        const struct sg_src *s = &c->src[k];
+        uint32_t line = s->f->inst[s->inst].line;
+        if (s->bb == SG_NONE || line >= run->l->nline || (s->inst && s->f->inst[s->inst - 1].line == line))
+            continue;
+        for (uint32_t i = 0; i < run->nworker; i++)
+            if (run->first[i].bb) {
+                run->l->line[line].lanes += run->first[i].bb[s->bb].lanes;
+                run->l->line[line].warps += run->first[i].bb[s->bb].warps;
+            }
+    }
+}
+
 static void launch_collect(struct sg_run *run, struct sg_stats *s)
 {
     *s = (struct sg_stats){0};
@@ -90,7 +108,7 @@ static void launch_collect(struct sg_run *run, struct sg_stats *s)
         if (!wk->bb)
             continue;
         for (uint32_t b = 0; b < run->code->nbb; b++)
-            sg_count_bb(s, &run->code->bb[b], wk->bb[b]);
+            sg_count_bb(s, &run->code->bb[b], wk->bb[b].lanes);
         s->instructions += wk->executed;
         s->longest += wk->longest;
         s->before_wait += wk->before_wait;
@@ -106,6 +124,8 @@ static void launch_collect(struct sg_run *run, struct sg_stats *s)
             s->light_blocks += run->first[i].weight[0][k];
             s->light_instructions += run->first[i].weight[1][k];
         }
+    if (run->l->line)
+        collect_lines(run);
     uint64_t unique[2];
     sg_track_sum(run, unique, &s->fetched_read_bytes);
     s->unique_read_bytes = unique[0];
@@ -135,6 +155,7 @@ static void launch_collect(struct sg_run *run, struct sg_stats *s)
     }
     s->max_block_share = s->instructions ? (double)heaviest * (double)run->nblocks / (double)s->instructions : 1;
     s->talk = sg_talk_finish(run->first, s);
+    sg_profile_sum(run, s);
 }
 
 static int launch_check(const struct sg_device *d, const struct sg_launch *l, const struct sg_code *c,
@@ -210,6 +231,7 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
     if (run.nworker > run.nclusters)
         run.nworker = run.nclusters ? (uint32_t)run.nclusters : 1;
     run.helping = run.nworker == 1;
+    run.follow = stats && c->costs && !l->beside && !l->record && sg_device_model(d);
     run.first = dt_calloc(run.nworker, sizeof *run.first);
     run.konst = launch_aligned(c->konst_bytes);
     r = !run.first || !run.konst ? DT_E_NOMEM : make_ranges(&run, run.alloc, nalloc);

@@ -9,6 +9,7 @@
  * The first fault in block order wins: blocks after it are not started, blocks before it run on. Cancellation and the
  * instruction limit are looked at between two turns.
  */
+#include "softgpu/exec/profile.h"
 #include "softgpu/launch/launch-priv.h"
 
 #include <fenv.h>
@@ -92,6 +93,13 @@ static void record_fault(struct sg_run *run, struct sg_worker *wk, uint64_t plac
 
 static void start_helpers(struct sg_run *run);
 
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 void sg_worker_run(struct sg_worker *wk)
 {
     struct sg_run *run = wk->run;
@@ -103,15 +111,10 @@ void sg_worker_run(struct sg_worker *wk)
     feholdexcept(&env);
     fesetround(FE_TONEAREST);
     bool more = true;
-    struct timespec t0;
-    clock_gettime(CLOCK_MONOTONIC, &t0);
+    double begin = seconds();
     while (!wk->fault && go_on(wk)) {
-        if (wk == run->first && !run->helping) {
-            struct timespec t1;
-            clock_gettime(CLOCK_MONOTONIC, &t1);
-            if ((double)(t1.tv_sec - t0.tv_sec) + 1e-9 * (double)(t1.tv_nsec - t0.tv_nsec) > HELP_AFTER)
-                start_helpers(run);
-        }
+        if (wk == run->first && !run->helping && seconds() - begin > HELP_AFTER)
+            start_helpers(run);
         for (uint32_t i = 0; more && live < target && i < target; i++) {
             struct sg_cluster *cl = &wk->cluster[i];
             if (cl->live)
@@ -131,6 +134,14 @@ void sg_worker_run(struct sg_worker *wk)
             sg_cluster_start(run, cl, place, linear);
             if (wk->talk)
                 sg_talk_block_start(wk, !live);
+            if (cl->size == 1 && sg_profile_wants(run, linear)) {
+                double before = seconds();
+                if (sg_profile_block_start(cl->block) < 0) {
+                    __atomic_store_n(&run->stop, 3, __ATOMIC_RELAXED);
+                    goto out;
+                }
+                begin += seconds() - before;
+            }
             for (uint32_t k = 0; wk->check && k < cl->size; k++)
                 if (sg_check_block_start(&cl->block[k]) < 0) {
                     __atomic_store_n(&run->stop, 3, __ATOMIC_RELAXED);
@@ -156,7 +167,10 @@ void sg_worker_run(struct sg_worker *wk)
                 cl = &wk->cluster[k];
         cl->next = run->l->seed ? turn % cl->size : 0;
         wk->held = false;
+        double before = cl->block->follow ? seconds() : 0;
         enum sg_stop stop = sg_cluster_turn(wk, cl, fuel);
+        if (before > 0) /* to follow a block takes its time: that makes a launch no longer */
+            begin += seconds() - before;
         if (stop == SG_FAULT) {
             record_fault(run, wk, cl->place);
             break;
@@ -226,6 +240,7 @@ void sg_worker_done(struct sg_worker *wk)
     sg_check_end(wk);
     sg_record_end(wk);
     sg_talk_free(wk);
+    sg_profile_free(wk);
     free(wk->bb);
     free(wk->site);
     sg_track_done(wk);

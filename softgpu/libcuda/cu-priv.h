@@ -97,6 +97,9 @@ struct CUctx_st {
     unsigned checks;                       /* SG_CHECK_*: dovetailSetChecks, DOVETAIL_CHECK */
     struct dovetail_fault found[SG_FOUND]; /* of the last launch under SG_CHECK_TELL */
     struct dovetail_recorder *record;      /* of later launches: dovetailRecord */
+    struct dovetail_line *line;            /* nline of them, counted by later launches: dovetailCountLines */
+    uint32_t nline;
+    double distinct; /* bytes that a graph touches: dovetailSetDistinct */
     unsigned deadline_ms;
     uint64_t max_instructions; /* of a launch, 0: any number */
     struct sg_some some;       /* of the next launch: dovetailNextBlocks; the list is ours */

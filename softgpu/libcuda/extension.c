@@ -162,6 +162,14 @@ CUresult dovetailRecord(struct dovetail_recorder *r)
     return CUDA_SUCCESS;
 }
 
+CUresult dovetailCountLines(struct dovetail_line *line, unsigned n)
+{
+    CU_CONTEXT(c);
+    c->line = line;
+    c->nline = line ? n : 0;
+    return CUDA_SUCCESS;
+}
+
 CUresult dovetailLastStats(struct dovetail_launch_stats *ret)
 {
     CU_CONTEXT(c);
@@ -211,6 +219,26 @@ static const size_t count_at[] = {
     AT(talk),
     AT(light_blocks),
     AT(light_instructions),
+#define SLOT(pipe) offsetof(struct sg_stats, profile.slots) + (pipe) * sizeof(uint64_t)
+    SLOT(SG_PIPE_NONE),
+    SLOT(SG_PIPE_ALU),
+    SLOT(SG_PIPE_FMA),
+    SLOT(SG_PIPE_IMAD),
+    SLOT(SG_PIPE_FP64),
+    SLOT(SG_PIPE_XU),
+    SLOT(SG_PIPE_LSU),
+    SLOT(SG_PIPE_TENSOR),
+    AT(profile.shared_passes),
+    AT(profile.l1_quarters),
+    AT(profile.l2_read),
+    AT(profile.l2_write),
+    AT(profile.again),
+    AT(profile.atomics),
+    AT(profile.alone_near),
+    AT(profile.alone_far),
+    AT(profile.shared_part),
+    AT(profile.hot),
+#undef SLOT
 #undef AT
 };
 #define NCOUNT (sizeof count_at / sizeof *count_at)
@@ -274,6 +302,13 @@ CUresult dovetailSetWork(struct dovetail_work *ret, size_t bytes, int is_copy)
     return CUDA_SUCCESS;
 }
 
+CUresult dovetailSetDistinct(size_t bytes)
+{
+    CU_CONTEXT(c);
+    c->distinct = (double)bytes;
+    return CUDA_SUCCESS;
+}
+
 CUresult dovetailCheckWork(const struct dovetail_work *work, unsigned blocks, unsigned threads)
 {
     CU_CONTEXT(c);
@@ -318,7 +353,7 @@ CUresult dovetailTimeline(unsigned n, const struct dovetail_work *work, const un
         w[i].nafter = at[i + 1] - at[i];
         w[i].early = early ? early + at[i] : NULL;
     }
-    int r = sg_timeline(c->dev->model, w, n);
+    int r = sg_timeline_of(c->dev->model, w, n, c->distinct);
     for (unsigned i = 0; i < n && !r; i++) {
         start_us[i] = w[i].start_us;
         end_us[i] = w[i].end_us;

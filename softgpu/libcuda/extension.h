@@ -35,10 +35,10 @@ struct dovetail_launch_stats { /* of the last launch that ran */
 
 /* what a launch costs in the model: the device's own, to be kept, also in files, and given back as it is */
 struct dovetail_work {
-    uint64_t word[48]; /* DOVETAIL_WORK, then numbers (extension.c) */
+    uint64_t word[96]; /* DOVETAIL_WORK, then numbers (extension.c) */
 };
 /* raise the last one when their places, or the counts of any launch, may change */
-#define DOVETAIL_WORK UINT64_C(0x6476776b00000001)
+#define DOVETAIL_WORK UINT64_C(0x6476776b00000002)
 
 /* EXT(result name, parameters) */
 /* clang-format off */
@@ -81,6 +81,9 @@ struct dovetail_work {
     /* Later launches in the current context are recorded (softgpu/record.h), NULL: no more. It is borrowed until      \
      * then. INVALID_VALUE: a number in it is out of its bounds. Counters of sectors are 0. */                         \
     EXT(dovetailRecord, (struct dovetail_recorder * recorder))                                                         \
+    /* Later launches in the current context add to line[k] how often the first instruction of line k of their PTX     \
+     * was executed, n lines; NULL: no more. Borrowed until then. */                                                   \
+    EXT(dovetailCountLines, (struct dovetail_line * line, unsigned n))                                                 \
     EXT(dovetailLastStats, (struct dovetail_launch_stats * stats))                                                     \
     /* An address range of which nothing may be touched but what dovetailArenaAllow allows. */                         \
     EXT(dovetailArenaAlloc, (CUdeviceptr * base, size_t bytes))                                                        \
@@ -95,6 +98,8 @@ struct dovetail_work {
     /* INVALID_VALUE: not a work of this version that may be kept in a file, or no launch of so many blocks and        \
      * threads can have it. Nothing of it is believed before. */                                                       \
     EXT(dovetailCheckWork, (const struct dovetail_work *work, unsigned blocks, unsigned threads))                      \
+    /* Graphs launched in the current context, and timelines of works, touch at most so many bytes; 0: not known. */   \
+    EXT(dovetailSetDistinct, (size_t bytes))                                                                           \
     /* Modelled start and end of n works launched as one graph on the current context's device: work i after works     \
      * after[at[i]] … after[at[i + 1] - 1], all of them earlier; early[k]: after[k] is a programmatic edge (early      \
      * NULL: none is). Nothing runs, and the context's clock stands. */                                                \

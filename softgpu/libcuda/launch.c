@@ -309,7 +309,9 @@ CUresult cu_launch_run(struct CUctx_st *c, const struct cu_launch *l, struct sg_
                           .max_instructions = c->max_instructions,
                           .cancel = &w.cancel,
                           .beside = l->beside,
-                          .record = c->record};
+                          .record = c->record,
+                          .line = c->line,
+                          .nline = c->nline};
     struct dt_str printed = {0};
     x.print = &printed;
     x.print_bytes = c->limit[CU_LIMIT_PRINTF_FIFO_SIZE];

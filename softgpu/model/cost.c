@@ -1,16 +1,20 @@
 /* What a kernel costs on the modelled GPU: the mean of its blocks, its heaviest and its light ones, and its traffic.
  *
- * A block, from its kernel's mean: `issue`, microseconds of an SM that nothing else uses, is the largest of
- * instructions over 128 a clock, each pipe's operations over its lanes, shared bytes over 128 a clock, global sectors
- * over 64 bytes a clock, tensor flops; `floor`, what it takes however empty the SM is: block start, plus for a thread
- * of the busiest warp 2 clocks an instruction (4 clocks latency, two independent chains), memory instructions at L2 or
- * DRAM latency with 4 in flight, shared ones at 24 clocks with 4 in flight, 24 clocks a barrier, and a block of fewer
- * than 4 warps uses only so many of the 4 schedulers. One block carries max_block_share times the mean, light ones
- * (those that leave at once, or do nothing but prefetch) their own share and come last; the mean is that of the others.
+ * A block, from those that were followed (exec/profile.c; followed_cost): `issue`, microseconds of an SM that nothing
+ * else uses, is the largest of issued instructions over 4 a clock, those of each pipe over its lanes, passes over
+ * shared memory and the L1, sectors from the L2 over 64 bytes a clock, tensor flops; `floor`, what it takes however
+ * empty the SM is: block start and the clocks of its warps alone, between those with the nearer L2's latency and those
+ * with DRAM's.
  *
- * Traffic: L2 carries the sectors that warps touch; DRAM carries distinct sectors times a miss fraction of the
- * timeline, 0 where all works together fit the L2 (a replayed graph is warm), else 1 - L2 size / footprint. What a
- * kernel prefetches is DRAM traffic of its own, and not of the later kernel that reads it, as far as the L2 has held it
+ * Where no block was followed (block_cost): closed forms from counts of instructions and accesses; docs/TIMING.md.
+ *
+ * A block of fewer than 4 warps uses only so many of the 4 schedulers. One block carries max_block_share times the
+ * mean, light ones (those that leave at once, or do nothing but prefetch) their own share and come last; the mean is
+ * that of the others.
+ *
+ * Traffic: L2 carries the sectors that the L1 lacks; DRAM carries distinct sectors times a miss fraction of the
+ * timeline (sg_sim_miss), and what the launch reads again as far as it was pushed out (reread). What a kernel
+ * prefetches is DRAM traffic of its own, and not of the later kernel that reads it, as far as the L2 has held it
  * meanwhile.
  *
  * A kernel whose blocks wait for each other (struct sg_talk) is made of parts, each with counters of its own.
@@ -28,7 +32,11 @@
 #define SHARED_BYTES_CLOCK 128.0
 #define GLOBAL_BYTES_CLOCK 64.0
 #define ISSUE_CLOCK 128.0
-#define MAX_WAVES 64 /* more are simulated as this many of longer blocks */
+#define ISSUE_WARPS 4.0
+#define WARP 32.0
+#define NEIGHBOURS 0.1  /* they read so much of the same: what is read again is read soon */
+#define L2_CLOCK_NS 0.6 /* of an atomic where others meet */
+#define MAX_WAVES 64    /* more are simulated as this many of longer blocks */
 /* blocks of a kernel that are followed one by one where they wait for each other; of more, a part waits for all before
  * it */
 #define MAX_EACH 4096
@@ -73,10 +81,92 @@ static double cost_units(const struct sg_sim_kern *k, const struct sg_stats *st,
            ((double)st->instructions / (double)(st->instructions - st->light_instructions));
 }
 
+/* Bytes that the launch itself reads from DRAM again. What a block reads again was meanwhile pushed out by the blocks
+ * that run beside it. What other blocks read again is still there where neighbours read the same (tiles of a product),
+ * and where they do not, it is as good as any other footprint. */
+static double reread(const struct sg_sim *s, const struct sg_work *w, const struct sg_stats *st, uint32_t blocks)
+{
+    const struct sg_profile *p = &st->profile;
+    double size = (double)s->m->l2_bytes, again = (double)p->again * 32, once = (double)p->l2_read * 32 - again,
+           others = once - (double)st->unique_read_bytes, part = (double)p->shared_part * 1e-6;
+    double beside = (double)sg_occupancy(s->m, w->threads, w->registers, w->shared_bytes).blocks_per_sm * s->m->sms;
+    beside = beside < blocks ? beside : blocks;
+    double held = once / blocks * beside;
+    if (part > 0 && held > (double)st->unique_read_bytes)
+        held = (double)st->unique_read_bytes;
+    double bytes = again * sg_sim_miss(s->m, held / size);
+    if (others > 0 && part < NEIGHBOURS)
+        bytes += others * sg_sim_miss(s->m, (double)st->unique_read_bytes / size) * (1 - part / NEIGHBOURS);
+    return bytes;
+}
+
+/* The same from blocks that were followed (exec/profile.c): what the SM's pipes do, and the clocks of a block alone. */
+static void followed_cost(const struct sg_sim *s, const struct sg_work *w, const struct sg_stats *st, uint32_t blocks,
+                          struct sg_sim_kern *k)
+{
+    const struct sg_model *m = s->m;
+    const struct sg_profile *p = &st->profile;
+    const uint64_t *slot = p->slots;
+    double n = cost_units(k, st, blocks), warps = (w->threads + 31) / 32, all = 0;
+    for (unsigned i = 0; i < SG_PIPES; i++)
+        all += (double)slot[i];
+    double c = all / ISSUE_WARPS;
+    c = max2(c, over((double)slot[SG_PIPE_ALU] * WARP, m->int_lanes));
+    c = max2(c, over((double)slot[SG_PIPE_IMAD] * WARP, m->int_lanes));
+    c = max2(c, over((double)(slot[SG_PIPE_FMA] + slot[SG_PIPE_IMAD]) * WARP, m->fp32_lanes));
+    c = max2(c, over((double)slot[SG_PIPE_FP64] * WARP, m->fp64_lanes));
+    c = max2(c, over((double)slot[SG_PIPE_XU] * WARP, m->sfu_lanes));
+    double of_warps = c; /* a scheduler has its own part of these */
+    c = max2(c, over((double)slot[SG_PIPE_LSU] * WARP, m->lsu_lanes));
+    c = max2(c, over((double)st->tensor_flops, m->tensor_flops));
+    c = max2(c, (double)p->shared_passes + (double)p->l1_quarters / 4);
+    double sectors = (double)p->l2_read + (double)p->l2_write;
+    c = max2(c, sectors * 32 / GLOBAL_BYTES_CLOCK);
+    c = max2(c, over((double)st->cluster_bytes, m->dsm_bytes_clock));
+    k->issue = c / n / s->clocks_us;
+    double miss = miss_of(s, w);
+    /* the clocks were counted with the nearer half's latency, and with DRAM's */
+    double away = s->far * (m->l2_far_ns - m->l2_near_ns) / (m->dram_latency_ns - m->l2_near_ns);
+    double floor = ((double)p->alone_near +
+                    max2(miss, away * (1 - miss) + miss) * ((double)p->alone_far - (double)p->alone_near)) /
+                   n / s->clocks_us;
+    floor += (double)st->cluster_accesses / n / w->threads * m->dsm_ns / 1000 / IN_FLIGHT;
+    floor += (double)st->cluster_syncs / n / w->threads * m->cluster_sync_ns / 1000;
+    if (warps < 4)
+        floor = max2(floor, of_warps / n / s->clocks_us * 4 / warps);
+    k->floor = floor + m->block_start_ns / 1000;
+    k->l2 = (sectors * 32 + (double)p->atomics * 3.2 + (double)st->prefetched_bytes) / n;
+    k->dispatch = m->block_rate_ns / 1000 * blocks / n;
+    k->hot = (double)p->hot * L2_CLOCK_NS / 1000 / n;
+    k->dram = (((double)st->unique_read_bytes + (double)st->unique_write_bytes) * miss + reread(s, w, st, blocks) +
+               (double)st->prefetched_bytes * s->miss) /
+              n;
+}
+
+static struct sg_profile profile_part(const struct sg_stats *all, const struct sg_stats *part)
+{
+    struct sg_profile p = all->profile;
+    uint64_t *at = (uint64_t *)&p;
+    double share = over((double)part->instructions, (double)all->instructions);
+    for (size_t i = 0; i < sizeof p / sizeof *at; i++)
+        at[i] = (uint64_t)((double)at[i] * share + 0.5);
+    p.shared_part = all->profile.shared_part;
+    return p;
+}
+
 /* Microseconds an SM is busy with the mean of these blocks, and what a block takes at least. */
 static void block_cost(const struct sg_sim *s, const struct sg_work *w, const struct sg_stats *st, uint32_t blocks,
                        struct sg_sim_kern *k)
 {
+    if (w->stats.profile.alone_near) {
+        struct sg_stats mine = *st;
+        if (st != &w->stats) /* a part of it: its share of what the whole launch's blocks showed */
+            mine.profile = profile_part(&w->stats, st);
+        followed_cost(s, w, &mine, blocks, k);
+        if (k->talk) /* its number from a counter; a signal's way to the L2, and that of the poll that sees it */
+            k->floor += (k->part ? 3 : 1) * mean_l2_ns(s->m) / 1000;
+        return;
+    }
     const struct sg_model *m = s->m;
     double n = cost_units(k, st, blocks), threads = n * w->threads, warps = (w->threads + 31) / 32;
     double pad = warps * 32 / w->threads; /* lanes of a partial warp are issued too */

@@ -16,6 +16,8 @@ struct sg_sim_kern { /* a kernel that runs, or a part of one */
     bool each;                  /* they are followed one by one */
     uint64_t to_place, live;
     double issue, floor, l2, dram; /* per block: us, us, bytes, bytes */
+    double dispatch;               /* us of what hands out blocks */
+    double hot;                    /* us of the L2 line in which most atomics meet */
     /* work of an ordinary block, of the heaviest, of one that leaves at once, 1 = the mean */
     double length, heavy, light;
     uint64_t nlight; /* how many of the last ones to place */
@@ -44,6 +46,8 @@ struct sg_sim {
     struct sg_work *w;
     uint32_t n;
     double now, clocks_us, miss;
+    bool followed; /* kernels have profiles; else costs are closed forms, and no limit is rounded off */
+    double far;    /* 1: what is read may lie in the other half of the L2 */
     struct sg_sim_sm *sm;
     struct dt_vec(struct sg_sim_kern) kern;   /* running, in program order; finished ones stay until compacted */
     struct dt_vec(struct sg_sim_group) group; /* free ones are chained through next from free_group */
@@ -59,6 +63,8 @@ struct sg_sim {
 
 static inline double max2(double a, double b) { return a > b ? a : b; }
 
+/* timing.c: the part of accesses that misses the L2, of a footprint of so many L2 sizes. */
+double sg_sim_miss(const struct sg_model *m, double x);
 /* cost.c: work i, a kernel, begins: its blocks are there to be placed. DT_E_LAUNCH: none of them fits an SM. */
 int sg_sim_start(struct sg_sim *s, uint32_t i);
 /* place.c: give every SM what fits, the emptiest first, kernels in program order. */

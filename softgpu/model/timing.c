@@ -1,7 +1,8 @@
 /* Modelled time: a discrete-event simulation of kernels, copies and events on a modelled GPU.
  *
  * Inputs are executed operation and byte counts (struct sg_stats), so a time is a function of the work and of the
- * model's row only: the same on every machine. Doubles, `+ - * /` and comparisons in a fixed order; no libm.
+ * model's row only: the same on every machine. Doubles, `+ - * /`, square roots and comparisons in a fixed order; no
+ * other libm.
  *
  * Cost of a block (cost.c): `issue`, microseconds of an SM that nothing else uses, and `floor`, what it takes however
  * empty the SM is.
@@ -25,23 +26,39 @@
  * Clusters: accesses by .shared::cluster take their SM's share of the network between SMs, and its latency with 4 in
  * flight; a barrier of the cluster takes cluster_sync_ns.
  *
- * docs/TIMING.md has the closed forms, what is tested of them, and at length what is left out. Not modelled: caches per
- * SM, bank conflicts beyond shared_bytes, partition camping, contention of pipes between different kernels on an SM
- * (their issue times add), copy engines in parallel, clock changes, power; that the blocks of a cluster wait for each
- * other.
+ * docs/TIMING.md has the closed forms, what is tested of them, and at length what is left out. Not modelled: partition
+ * camping, contention of pipes between different kernels on an SM (their issue times add), copy engines in parallel,
+ * clock changes, power; that the blocks of a cluster wait for each other.
  */
 #include "softgpu/model/timing-priv.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 
+#ifndef SM_POWER
+#define SM_POWER 2
+#define MEM_POWER 4
+#define LITTLE 0.05 /* of a capacity: nobody waits */
+#endif
+
 enum state { WAITING, READY, RUNNING, DONE }; /* of a work */
+
+/* What is got of a capacity of 1 where x is asked for: queues form before it is used up. min(1, x) rounded off, by the
+ * power: 2, 4; 0: not rounded. */
+static double soft(double x, unsigned power)
+{
+    if (!power)
+        return x < 1 ? x : 1;
+    double y = x * x;
+    return power == 2 ? x / sqrt(1 + y) : x / sqrt(sqrt(1 + y * y));
+}
 
 /* Max-min fair share: the largest lambda with sum count * min(demand, lambda) <= capacity, over the groups of SM `sm`
  * or of all (SG_NO_INDEX); negative if all demands fit. demand(g) is per block. */
-static double level_of(const struct sg_sim *s, double capacity,
+static double level_of(const struct sg_sim *s, double capacity, unsigned power,
                        double (*demand)(const struct sg_sim *, const struct sg_sim_group *), uint32_t sm)
 {
     double lambda = -1, last;
@@ -63,6 +80,8 @@ static double level_of(const struct sg_sim *s, double capacity,
             else
                 blocks += p->count;
         }
+        if (last < 0 && power && total > LITTLE * capacity)
+            capacity = rest = soft(total / capacity, power) * capacity;
         if (total <= capacity)
             return -1;
         if (blocks == 0)
@@ -88,10 +107,20 @@ static double demand_dram(const struct sg_sim *s, const struct sg_sim_group *g)
     return s->kern.p[g->kern].dram * g->rate;
 }
 
-static void limit(struct sg_sim *s, double capacity,
+static double demand_dispatch(const struct sg_sim *s, const struct sg_sim_group *g)
+{
+    return s->kern.p[g->kern].dispatch * g->rate;
+}
+
+static double demand_hot(const struct sg_sim *s, const struct sg_sim_group *g)
+{
+    return s->kern.p[g->kern].hot * g->rate;
+}
+
+static void limit(struct sg_sim *s, double capacity, unsigned power,
                   double (*demand)(const struct sg_sim *, const struct sg_sim_group *), uint32_t sm)
 {
-    double lambda = level_of(s, capacity, demand, sm);
+    double lambda = level_of(s, capacity, power, demand, sm);
     if (lambda < 0)
         return;
     uint32_t g = sm != SG_NO_INDEX ? s->sm[sm].first : 0;
@@ -193,9 +222,11 @@ static void rates(struct sg_sim *s)
     }
     for (uint32_t i = 0; i < s->m->sms; i++)
         if (s->sm[i].first != SG_NO_INDEX)
-            limit(s, 1, demand_issue, i);
-    limit(s, s->m->l2_gbps * 1000, demand_l2, SG_NO_INDEX);
-    limit(s, s->m->dram_gbps * s->m->dram_sustained * 1000, demand_dram, SG_NO_INDEX);
+            limit(s, 1, s->followed ? SM_POWER : 0, demand_issue, i);
+    limit(s, s->m->l2_gbps * 1000, s->followed ? MEM_POWER : 0, demand_l2, SG_NO_INDEX);
+    limit(s, s->m->dram_gbps * s->m->dram_sustained * 1000, s->followed ? MEM_POWER : 0, demand_dram, SG_NO_INDEX);
+    limit(s, 1, 0, demand_hot, SG_NO_INDEX);
+    limit(s, 1, 0, demand_dispatch, SG_NO_INDEX);
 }
 
 /* Everything it waits for has ended: when may it start? */
@@ -395,13 +426,37 @@ static double timing_footprint(const struct sg_work *w, uint32_t n)
     return f;
 }
 
-int sg_timeline(const struct sg_model *m, struct sg_work *w, uint32_t n)
+/* The part of accesses that misses the L2, by footprint over its size: read over and over, a footprint that is a little
+ * too large is mostly lost. An L2 of two halves keeps some lines twice, and loses them earlier. Fitted to gpu-l2-cache
+ * of te42kyfo/gpu-benches, tests/published/l2.tsv. */
+double sg_sim_miss(const struct sg_model *m, double x)
+{
+    static const double one[][2] = {{0.93, 0}, {1.0, 0.3}, {1.3, 1}}, two[][2] = {{0.71, 0}, {0.77, 0.42}, {1.4, 1}};
+    const double(*at)[2] = m->l2_halves > 1 ? two : one;
+    if (x <= at[0][0])
+        return 0;
+    for (unsigned i = 1; i < 3; i++)
+        if (x < at[i][0])
+            return at[i - 1][1] + (at[i][1] - at[i - 1][1]) * (x - at[i - 1][0]) / (at[i][0] - at[i - 1][0]);
+    return 1;
+}
+
+int sg_timeline(const struct sg_model *m, struct sg_work *w, uint32_t n) { return sg_timeline_of(m, w, n, 0); }
+
+int sg_timeline_of(const struct sg_model *m, struct sg_work *w, uint32_t n, double distinct)
 {
     if (!n)
         return 0;
     struct sg_sim s = {.m = m, .w = w, .n = n, .clocks_us = m->clock_khz / 1000.0, .free_group = SG_NO_INDEX};
     double f = timing_footprint(w, n);
-    s.miss = f <= (double)m->l2_bytes ? 0 : 1 - (double)m->l2_bytes / f;
+    if (distinct > 0 && distinct < f)
+        f = distinct;
+    for (uint32_t i = 0; i < n; i++)
+        s.followed |= w[i].kind == SG_WORK_KERNEL && w[i].stats.profile.alone_near > 0;
+    s.miss = s.followed                 ? sg_sim_miss(m, f / (double)m->l2_bytes)
+             : f <= (double)m->l2_bytes ? 0
+                                        : 1 - (double)m->l2_bytes / f;
+    s.far = m->l2_halves > 1 && 2 * f > (double)m->l2_bytes ? 1 : 0;
     s.sm = dt_calloc(m->sms, sizeof *s.sm);
     s.waits = dt_calloc(n, sizeof *s.waits);
     s.out_at = dt_calloc((size_t)n + 1, sizeof *s.out_at);

@@ -143,6 +143,7 @@ struct sg_mma {
 struct sg_src {
     const struct ptx_function *f;
     uint32_t inst;
+    uint32_t bb; /* the basic block that counts it; SG_NONE: none, it is only where a call comes back to */
 };
 
 struct sg_shared_name { /* a shared variable, for reports */
@@ -178,6 +179,7 @@ struct sg_code {
     bool prefetches; /* into the L2 */
     bool ordered;    /* blocks may talk to each other (atomics, fences, volatile): run them in order, on one thread */
     bool talks, acquires, releases; /* global acquires and releases wider than the block: both of them */
+    struct sg_costs *costs;         /* exec/costs.h; NULL in code for the checking modes */
     int error;                      /* decoding failed: DT_E_* and why */
     uint32_t error_line;
     char error_text[256];

@@ -103,6 +103,7 @@ struct sg_block {
     uint64_t waited, triggered;
     bool waits, triggers;
     bool live;
+    struct sg_profiler *follow; /* NULL: the block is not followed */
     struct sg_cluster *cl;
     uint32_t rank;                /* in the cluster */
     struct sg_check_block *check; /* NULL: not checked */
@@ -131,7 +132,9 @@ struct sg_runs dt_vec(struct sg_interval);
 struct sg_run;
 struct sg_worker {
     struct sg_run *run;
-    uint64_t *bb;                 /* lane executions per basic block */
+    struct sg_times { /* per basic block: executions by lanes, and by warps for some of their lanes */
+        uint64_t lanes, warps;
+    } * bb;
     const struct sg_range **site; /* last allocation, per memory operation */
     uint64_t executed, flushed;   /* thread-instructions; what of them the run knows */
     uint64_t ticks;               /* reads of a clock */
@@ -153,6 +156,7 @@ struct sg_worker {
     struct sg_runs runs;           /* what a block touched, at its end */
     struct sg_check *check;        /* NULL: not checked */
     struct sg_talker *talk;        /* NULL: nobody wants to know */
+    struct sg_profiler *profile;   /* of the blocks that were followed (exec/profile.c) */
     struct sg_cluster *cluster;    /* resident ones */
     uint32_t ncluster;
     uint64_t place, place_end; /* clusters that it has taken and not begun */
@@ -182,6 +186,7 @@ struct sg_run {
     int stop;                     /* atomic: 1 instruction limit, 2 cancelled, 3 out of memory */
     struct sg_worker *first;      /* nworker of them; the first is the caller's thread */
     uint32_t nworker;
+    bool follow;               /* some blocks: exec/profile.c */
     bool helping;              /* the other threads have been started, or are not wanted */
     pthread_mutex_t recording; /* held while the recorder's function runs */
 };

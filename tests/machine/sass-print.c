@@ -1,11 +1,25 @@
 /* Instructions on standard input, "ADDRESS LOW HIGH" in hexadecimal a line, as device/sass.c reads them, a line each:
  * the address that it leads to (0 if none), class, kind and number and width of the destination, predicates written,
- * and the text. For sass.py. */
+ * and the text. For sass.py. With `control` behind the architecture a line has the stall, barrier of the result and of
+ * the operands, barriers waited for, pipe, way (enum sass_way), destination and predicates written. For stalls.py. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "device/machine.h"
+
+static void control(const struct sass_inst *i, unsigned sm)
+{
+    struct sass_control c = sass_control(i);
+    struct sass_unit u = sass_unit(i, sm);
+    printf("%u %u %u %u %s %u %c %u %u %u %u\n", c.stall, c.write, c.read, c.wait, i->op ? sass_pipe_name(u.pipe) : "?",
+           u.way,
+           !i->op || !i->dst_kind     ? '-'
+           : i->dst_kind == SASS_UREG ? 'U'
+                                      : 'R',
+           i->dst, i->dst_width, i->pwrite[0], i->pwrite[1]);
+}
 
 int main(int argc, char **argv)
 {
@@ -15,6 +29,10 @@ int main(int argc, char **argv)
         struct sass_inst i;
         struct dt_str s = {0};
         bool known = sass_decode(word, &i);
+        if (argc > 2 && !strcmp(argv[2], "control")) {
+            control(&i, sm);
+            continue;
+        }
         bool leads = known && (i.op->cls == SASS_BRANCH || i.op->cls == SASS_CALL);
         sass_print(&i, &s);
         printf("%" PRIx64 "|%d|%c%u/%u|%s\n", leads ? sass_target(&i, at, sm) : 0, known ? i.op->cls : -1,

@@ -532,12 +532,62 @@ static void tensor_maps(void **state)
     }
 }
 
+/* How often each line of PTX was executed, by threads and by warps: all of a loop, half of the lanes, a line that has
+ * two instructions, a function that is inlined twice, what no launch reaches, and no more after that. */
+static void lines(void **state)
+{
+    static const char ptx[] =
+        ".version 7.8\n.target sm_80\n.address_size 64\n"
+        ".func (.param .b32 r) f(.param .b32 x)\n{\n.reg .b32 %r<3>; ld.param.b32 %r1, [x];\n"
+        "add.u32 %r1, %r1, 1;\n" /* 7 */
+        "st.param.b32 [r], %r1; ret;\n}\n"
+        ".visible .entry k()\n{\n.reg .pred %p<4>; .reg .b32 %r<8>; .param .b32 x; .param .b32 r;\n"
+        "mov.u32 %r1, %tid.x;\n" /* 13 */
+        "and.b32 %r2, %r1, 1; setp.eq.u32 %p1, %r2, 0;\n"
+        "st.param.b32 [x], %r1; call (r), f, (x); ld.param.b32 %r2, [r];\n"
+        "@%p1 bra M;\n"
+        "st.param.b32 [x], %r2; call (r), f, (x); ld.param.b32 %r2, [r];\n" /* 17: odd lanes */
+        "M:\nmov.u32 %r3, 0;\nL:\n"
+        "add.u32 %r3, %r3, 1;\n" /* 21 */
+        "setp.lt.u32 %p2, %r3, 10; @%p2 bra L;\n"
+        "setp.gt.u32 %p3, %r1, 4096;\n"
+        "@!%p3 bra N;\n"
+        "mov.u32 %r3, 1;\n" /* 25 */
+        "N:\nret;\n}\n";
+    const uint32_t grid[3] = {3, 1, 1}, block[3] = {80, 1, 1}, one[3] = {1, 1, 1};
+    struct dovetail_line line[26] = {{0}};
+    struct dev_module_handle *m;
+    struct dt_err e = {0};
+    if (dev_module_load(dev, ptx, strlen(ptx), &m, &e) < 0)
+        fail_msg("%s", e.detail);
+    assert_int_equal(dev_count_lines(dev, line, 26, NULL), 0);
+    assert_int_equal(dev_launch(dev, m, "k", grid, block, one, 0, NULL, 0, NULL), 0);
+    assert_int_equal(dev_sync(dev, NULL), 0);
+    static const struct {
+        uint32_t line, lanes, warps;
+    } want[] = {{13, 240, 9},   {14, 240, 9},   {7, 360, 18}, {17, 120, 9},
+                {21, 2400, 90}, {22, 2400, 90}, {23, 240, 9}, {25, 0, 0}};
+    for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
+        assert_int_equal(line[want[k].line].lanes, want[k].lanes);
+        assert_int_equal(line[want[k].line].warps, want[k].warps);
+    }
+    assert_int_equal(dev_launch(dev, m, "k", grid, block, one, 0, NULL, 0, NULL), 0); /* added */
+    assert_int_equal(dev_sync(dev, NULL), 0);
+    assert_int_equal(line[21].lanes, 4800);
+    assert_int_equal(dev_count_lines(dev, NULL, 0, NULL), 0);
+    assert_int_equal(dev_launch(dev, m, "k", grid, block, one, 0, NULL, 0, NULL), 0);
+    assert_int_equal(dev_sync(dev, NULL), 0);
+    assert_int_equal(line[21].lanes, 4800);
+    dev_module_unload(dev, m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(opens),         cmocka_unit_test(lists),    cmocka_unit_test(modules),
-        cmocka_unit_test(runs),          cmocka_unit_test(streams),  cmocka_unit_test(refuses),
-        cmocka_unit_test(bad_modules),   cmocka_unit_test(unneeded), cmocka_unit_test(same_length),
-        cmocka_unit_test(newer_version), cmocka_unit_test(faults),   cmocka_unit_test(tensor_maps)};
+        cmocka_unit_test(lines),       cmocka_unit_test(opens),         cmocka_unit_test(lists),
+        cmocka_unit_test(modules),     cmocka_unit_test(runs),          cmocka_unit_test(streams),
+        cmocka_unit_test(refuses),     cmocka_unit_test(bad_modules),   cmocka_unit_test(unneeded),
+        cmocka_unit_test(same_length), cmocka_unit_test(newer_version), cmocka_unit_test(faults),
+        cmocka_unit_test(tensor_maps)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -256,7 +256,7 @@ static void stands(void **state)
             must(dev_run_time(run[i], 1, &t[i], NULL, &e), &e);
             dev_run_free(run[i]);
         }
-        if (!(t[1].time_us < t[0].time_us - 0.4))
+        if (!(t[1].time_us < t[0].time_us - 0.3))
             fail_msg("%zu: %.3f us, before %.3f", k, t[1].time_us, t[0].time_us);
         dev_prog_free(p);
         dt_graph_free(g);

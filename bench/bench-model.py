@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""The time model against what others measured: tests/published/, by family.
+
+    rows     measurements; held: of these, so many that nothing was fitted to
+    factor   modelled over measured or the other way round, whichever is above 1: median, and the worst
+    off      share of rows wrong by more than a factor of 2
+    order    pairs of variants of the same work on one device: share whose faster one the model tells
+    kept     false: of the pairs, so many where the model would keep what was measured slower; missed: of measured gains
+             above 5 %, so many that it would not keep
+
+usage: bench-model.py [--json] [--rows] [--held] [--fitted] [--quick] [FAMILY…]
+"""
+import argparse
+import glob
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+import results
+
+SAME = 1.02  # two measurements nearer to each other than this have no order
+GAIN = 1.05  # what a planner must not miss
+
+
+def rows(build, names=()):
+    """Every published row with its modelled time."""
+    folder = os.path.join(results.ROOT, "tests/published")
+    files = [f for f in sorted(glob.glob(f"{folder}/*.tsv")) if os.path.basename(f) != "devices.tsv" and
+             not os.path.basename(f).startswith("baseline") and
+             (not names or os.path.basename(f)[:-4] in names)]
+    done = subprocess.run([os.path.join(build, "tests/published/published-model"), f"{folder}/devices.tsv",
+                           f"{folder}/kernels", *files], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                          check=False)
+    if done.returncode:
+        sys.exit("bench-model: published-model failed")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def factor(row):
+    return max(row["modeled_us"] / row["measured_us"], row["measured_us"] / row["modeled_us"])
+
+
+def pairs(found):
+    """Two variants of the same work on one device whose measured times differ: the slower, the faster."""
+    groups = {}
+    for r in found:
+        if r["work"] != "-":
+            groups.setdefault((r["family"], r["work"], r["device"]), []).append(r)
+    for group in groups.values():
+        for a, b in itertools.combinations(group, 2):
+            a, b = sorted((a, b), key=lambda r: -r["measured_us"])
+            if a["measured_us"] > b["measured_us"] * SAME:
+                yield a, b
+
+
+def keeps(old, new):
+    """Would the planner replace `old` by `new`?"""
+    if "range_us" in new:
+        return new["gain_low"] > 0
+    return new["modeled_us"] < old["modeled_us"] * 0.999
+
+
+def summary(found):
+    f = [factor(r) for r in found]
+    ordered = list(pairs(found))
+    gains = [(a, b) for a, b in ordered if a["measured_us"] > b["measured_us"] * GAIN]
+    return {"rows": len(found), "held": sum(r["held"] for r in found), "median": statistics.median(f), "worst": max(f),
+            "off": sum(x > 2 for x in f) / len(f), "pairs": len(ordered),
+            "order": sum(b["modeled_us"] < a["modeled_us"] for a, b in ordered) / max(1, len(ordered)),
+            "false": sum(keeps(b, a) for a, b in ordered), "gains": len(gains),
+            "missed": sum(not keeps(a, b) for a, b in gains)}
+
+
+def by(found, key):
+    groups = {}
+    for r in found:
+        groups.setdefault(r[key], []).append(r)
+    return {k: summary(groups[k]) for k in sorted(groups)}
+
+
+def show(name, s):
+    order = f"{s['order']:6.0%} of {s['pairs']:4}" if s["pairs"] else f"{'':14}"
+    print(f"{name:14}{s['rows']:5}{s['held']:6}{s['median']:8.2f}{s['worst']:9.2f}{s['off']:7.0%} {order}"
+          f"{s['false']:7}{s['missed']:8} of {s['gains']}")
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--rows", action="store_true", help="every row")
+    p.add_argument("--held", action="store_true", help="only rows that nothing was fitted to")
+    p.add_argument("--fitted", action="store_true", help="only the others")
+    p.add_argument("--quick", action="store_true", help="nothing written")
+    p.add_argument("family", nargs="*")
+    o = results.options(p)
+    found = [r for r in rows(o.build, o.family) if not (o.held and not r["held"] or o.fitted and r["held"])]
+    if not found:
+        sys.exit("bench-model: no rows")
+    if o.rows:
+        for r in found:
+            print(f"{r['family']:12}{r['device']:11}{r['name']:34}{r['measured_us']:12.3f}{r['modeled_us']:12.3f}"
+                  f"{r['modeled_us'] / r['measured_us']:8.2f}{' held' if r['held'] else ''}")
+    for key in ("family", "device"):
+        print(f"{key:14}{'rows':>5}{'held':>6}{'median':>8}{'worst':>9}{'off':>7}{'order':>15}{'false':>7}"
+              f"{'missed':>8}")
+        for name, s in by(found, key).items():
+            show(name, s)
+    s = summary(found)
+    show("all", s)
+    figures = [{"name": f"model.{name}.{k}", "value": round(v, 4)}
+               for name, f in {**by(found, "family"), "all": s}.items() for k, v in f.items()]
+    figures += [{"name": "model.false_keeps", "value": s["false"]},
+                {"name": "model.missed_gains", "value": s["missed"]}, {"name": "model.pairs", "value": s["pairs"]}]
+    if not o.quick and not o.family:
+        results.write(o.out, "model", model=found, figures=figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+/* What each instruction of a decoded kernel costs on the machine; costs.c. */
+#ifndef DT_SOFTGPU_COSTS_H
+#define DT_SOFTGPU_COSTS_H
+
+#include "softgpu/state/state.h"
+
+/* How profile.c follows an instruction. COPY: cp.async; COMMIT: a group of copies; WAIT: for groups; MATRIX: ldmatrix,
+ * stmatrix. */
+enum sg_cost_kind {
+    SG_COST_PLAIN,
+    SG_COST_LOAD,
+    SG_COST_STORE,
+    SG_COST_ATOM,
+    SG_COST_RED,
+    SG_COST_COPY,
+    SG_COST_COMMIT,
+    SG_COST_WAIT,
+    SG_COST_MATRIX,
+    SG_COST_BARRIER,
+    SG_COST_FENCE,
+    SG_COST_BRANCH
+};
+
+struct sg_cost {
+    uint8_t slots[SG_PIPES], total; /* machine instructions, by pipe */
+    uint8_t kind, reads, writes, vec;
+    bool uniform; /* every thread of a block computes the same, as the assembler can see */
+    bool strong;  /* volatile, relaxed or acquire */
+    bool release;
+    bool bypass;        /* the L1 */
+    uint16_t latency;   /* clocks until the result is there; of loads: profile.c */
+    uint32_t reg, dest; /* where its `reads` and `writes` begin in sg_costs.reg */
+};
+
+struct sg_costs {
+    struct sg_cost *inst; /* by code->src */
+    uint8_t *first;       /* by operation: it is the first one of its instruction */
+    uint8_t *rolled;      /* by basic block: a loop that ptxas is told not to unroll begins here */
+    struct dt_vec(uint32_t) reg;
+    uint32_t nreg;
+    bool atomics; /* the code has some */
+};
+
+/* bb: the handler that begins basic blocks. NULL: memory is out. */
+struct sg_costs *sg_costs_new(const struct sg_code *code, sg_fn bb);
+struct sg_costs *sg_costs_free(struct sg_costs *c);
+
+#endif

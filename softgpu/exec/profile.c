@@ -1,0 +1,747 @@
+/* Some blocks of a launch are followed operation by operation: how long each would take alone on an SM, and what its
+ * warps ask of the SM. The timing model (model/cost.c) takes the mean of them for all.
+ *
+ * Time of a warp. Issue is in order between basic blocks and free within one, as ptxas reorders: an instruction begins
+ * when its operands are there and its basic block has begun; loads wait for earlier stores to the same space, nothing
+ * passes a barrier. A basic block ends when its last instruction has begun, and takes a clock for each at least. A
+ * short loop counts as one basic block for UNROLL rounds. At a barrier of the block all warps go on when the last one
+ * is there. Two clocks run side by side, one in which what the L1 lacks comes from the L2 (`near`) and one in which it
+ * comes from DRAM (`far`).
+ *
+ * What is asked of the SM: issued machine instructions by pipe; passes over shared memory (bank conflicts) and over the
+ * L1 (lines); sectors that the L1 lacks. The L1 has what shared memory leaves, divided by the blocks that an SM
+ * holds, and is empty at a block's start. Of atomics, how many meet at the busiest address.
+ *
+ * Not followed: register limits, instruction caches, bank conflicts of registers, replays of partial warps beyond what
+ * a warp issues. Copies of bulks and tensors cost what they count elsewhere.
+ */
+#include "softgpu/exec/profile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "softgpu/exec/costs.h"
+#include "softgpu/exec/exec-priv.h"
+
+#define NONE UINT32_MAX
+enum { NEAR, FAR, CLOCKS };
+enum {
+    UNROLL = 4,       /* rounds of a short loop that ptxas unrolls */
+    SHORT_LOOP = 64,  /* machine instructions */
+    SPIN = 8,         /* rounds of a loop that only looks at memory: the others wait, and are not counted */
+    TO_BRANCH = 8,    /* a predicate is there for a branch so much later than for others */
+    TAKEN = 6,        /* until the target's first instruction */
+    BARRIER = 20,     /* clocks */
+    L1_HIT = 30,      /* gpu-latency of te42kyfo/gpu-benches: V100 29.9, A100 36.2, H100 34.2 clocks */
+    SHARED_HIT = 26,  /* estimate, as all clocks here without a source */
+    MATRIX_HIT = 33,  /* ldmatrix */
+    ATOMIC_MORE = 20, /* clocks beyond a load's */
+    LINE = 128,
+    LINES = 2048, /* of an L1, at most */
+    SEEN_FIRST = 256,
+    SEEN = 1 << 16,     /* sectors of a block, twice */
+    MEET = 4096,        /* lines of a block in which there are atomics */
+    GROUPS = 8,         /* of copies under way */
+    MAX_STEPS = 4 << 20 /* of a block: what comes then is taken to be like what came before */
+};
+
+struct line { /* of the L1, in the order of use */
+    uint64_t tag;
+    uint32_t sectors, newer, older, chain; /* chain: the next one with the same hash */
+};
+
+struct meet {             /* atomics in a line */
+    uint64_t line, count; /* clocks of the L2 */
+};
+
+struct warp_time {
+    int64_t clock[CLOCKS], last[CLOCKS]; /* the basic block's begin, and its last instruction's */
+    int64_t global_store[CLOCKS], shared_store[CLOCKS];
+    int64_t copy[CLOCKS], group[GROUPS][CLOCKS]; /* copies of this group; groups */
+    uint32_t ngroup, slots, rounds, bb, generation[SG_BARRIERS];
+    int64_t branch[CLOCKS]; /* where control goes on is known */
+    uint32_t same;          /* rounds of this basic block in a row, of those that look at memory past the L1 */
+    uint64_t look;          /* the last one's address */
+    bool looks;
+    uint32_t waits; /* at barrier waits - 1 */
+    bool fixed;     /* the basic block has a store or the like: it is not unrolled */
+};
+
+struct sg_profiler {          /* of one block */
+    struct sg_profiler *next; /* of the worker */
+    uint64_t block;
+    const struct sg_costs *costs;
+    sg_fn bb;
+    unsigned l2_clocks, dram_clocks, lines, l1_bytes_clock;
+    struct warp_time *warp;
+    int64_t *ready; /* by warp, register and clock */
+    struct {
+        uint32_t generation;
+        int64_t at[CLOCKS];
+    } barrier[SG_BARRIERS][2];
+    struct line *l1;
+    uint32_t *chains, nline, newest, oldest; /* chains: by hash, LINES */
+    uint64_t *seen;                          /* a table of sectors, 0: free; at the end the sectors in order */
+    uint32_t nseen, seen_cap, nmeet;
+    struct meet *meet;        /* NULL: no atomics yet */
+    uint64_t steps, executed; /* thread-instructions that were followed */
+    struct sg_profile sum;
+    bool spun, ended;
+};
+
+/* ---- blocks that are followed --------------------------------------------------------------------------------------
+ */
+static void profile_free(struct sg_profiler *p)
+{
+    free(p->warp), free(p->ready), free(p->l1), free(p->chains), free(p->seen), free(p->meet), free(p);
+}
+
+void sg_profile_free(struct sg_worker *wk)
+{
+    for (struct sg_profiler *p = wk->profile, *next; p; p = next) {
+        next = p->next;
+        profile_free(p);
+    }
+    wk->profile = NULL;
+}
+
+/* Lines of the L1 that a block has: what shared memory leaves, by the blocks that an SM holds. */
+static unsigned lines_of(const struct sg_run *run, const struct sg_model *m)
+{
+    struct sg_occupancy o = sg_occupancy(m, run->threads, run->l->kernel->info.registers, run->shared_bytes);
+    uint64_t resident = o.blocks_per_sm ? o.blocks_per_sm : 1, waves = (run->nblocks + m->sms - 1) / m->sms;
+    if (waves < resident)
+        resident = waves;
+    uint64_t shared = resident * ((uint64_t)run->shared_bytes + m->shared_reserved),
+             n = m->l1_bytes > shared ? (m->l1_bytes - shared) / resident / LINE : 1;
+    return n > LINES ? LINES : n ? (unsigned)n : 1;
+}
+
+int sg_profile_block_start(struct sg_block *b)
+{
+    struct sg_worker *wk = b->wk;
+    const struct sg_run *run = wk->run;
+    const struct sg_model *m = sg_device_model(run->device);
+    const struct sg_costs *costs = run->code->costs;
+    struct sg_profiler *p = dt_calloc(1, sizeof *p);
+    if (!p)
+        return DT_E_NOMEM;
+    double ghz = m->clock_khz * 1e-6;
+    p->next = wk->profile;
+    wk->profile = p;
+    p->block = b->linear;
+    p->costs = costs;
+    p->l1_bytes_clock = m->l1_bytes_clock ? m->l1_bytes_clock : LINE;
+    p->bb = sg_isa()[SG_H_BB];
+    p->l2_clocks = (unsigned)(m->l2_near_ns * ghz + 0.5);
+    p->dram_clocks = (unsigned)(m->dram_latency_ns * ghz + 0.5);
+    p->lines = lines_of(run, m);
+    p->newest = p->oldest = NONE;
+    p->seen_cap = SEEN_FIRST;
+    p->warp = dt_calloc(run->nwarp, sizeof *p->warp);
+    p->ready = dt_calloc((size_t)run->nwarp * (costs->nreg + 1) * CLOCKS, sizeof *p->ready);
+    p->l1 = dt_calloc(p->lines, sizeof *p->l1);
+    p->chains = dt_malloc(LINES * sizeof *p->chains);
+    p->seen = dt_calloc(p->seen_cap, sizeof *p->seen);
+    if (!p->warp || !p->ready || !p->l1 || !p->chains || !p->seen)
+        return DT_E_NOMEM;
+    memset(p->chains, 0xFF, LINES * sizeof *p->chains);
+    for (uint32_t i = 0; i < b->nwarp; i++)
+        p->warp[i].bb = UINT32_MAX;
+    b->follow = p;
+    return 0;
+}
+
+/* ---- basic blocks, barriers ----------------------------------------------------------------------------------------
+ */
+static void close_block(struct warp_time *t)
+{
+    for (unsigned k = 0; k < CLOCKS; k++) {
+        int64_t issued = t->clock[k] + t->slots;
+        t->clock[k] = t->last[k] > issued ? t->last[k] : issued;
+        t->clock[k] = t->branch[k] > t->clock[k] ? t->branch[k] : t->clock[k];
+        t->last[k] = t->clock[k];
+    }
+    t->slots = t->rounds = 0;
+    t->fixed = false;
+}
+
+static void enter_block(const struct sg_costs *c, struct warp_time *t, uint32_t bb)
+{
+    t->same = t->bb == bb && (t->looks || t->same > SPIN) ? t->same + 1 : 0;
+    t->looks = false;
+    if (t->same > SPIN)
+        return;
+    if (t->bb == bb && !t->fixed && !c->rolled[bb] && ++t->rounds < UNROLL && t->slots < SHORT_LOOP * t->rounds) {
+        memset(t->branch, 0, sizeof t->branch);
+        return;
+    }
+    close_block(t);
+    for (unsigned k = 0; k < CLOCKS && t->bb != UINT32_MAX && bb != t->bb + 1; k++)
+        t->last[k] = t->clock[k] += TAKEN;
+    t->bb = bb;
+}
+
+static void arrive(struct sg_profiler *p, struct warp_time *t, uint32_t n)
+{
+    close_block(t);
+    uint32_t g = ++t->generation[n];
+    if (p->barrier[n][g & 1].generation != g) {
+        p->barrier[n][g & 1].generation = g;
+        memset(p->barrier[n][g & 1].at, 0, sizeof p->barrier[n][g & 1].at);
+    }
+    for (unsigned k = 0; k < CLOCKS; k++)
+        if (p->barrier[n][g & 1].at[k] < t->clock[k])
+            p->barrier[n][g & 1].at[k] = t->clock[k];
+    t->waits = n + 1;
+    t->bb = UINT32_MAX;
+}
+
+static void leave(struct sg_profiler *p, struct warp_time *t)
+{
+    uint32_t n = t->waits - 1, g = t->generation[n];
+    for (unsigned k = 0; k < CLOCKS; k++) {
+        t->clock[k] = p->barrier[n][g & 1].at[k] + BARRIER;
+        t->last[k] = t->clock[k];
+    }
+    t->waits = 0;
+}
+
+/* ---- memory --------------------------------------------------------------------------------------------------------
+ */
+/* Passes that an access of all these lanes makes over the 32 banks of shared memory. */
+static unsigned parts_of(unsigned bytes) { return bytes <= 4 ? 1 : bytes == 8 ? 2 : 4; }
+
+static unsigned shared_passes(const uint64_t *addr, uint32_t mask, unsigned bytes)
+{
+    unsigned parts = parts_of(bytes), passes = 0, lanes = SG_LANES / parts;
+    for (unsigned q = 0; q < parts; q++) {
+        uint32_t word[SG_LANES * 4], n[32] = {0}, m = mask >> (q * lanes) & (lanes == 32 ? SG_ALL : (1u << lanes) - 1);
+        unsigned count = 0, most = 0;
+        for (; m; m &= m - 1) {
+            uint64_t a = addr[q * lanes + (unsigned)__builtin_ctz(m)];
+            for (uint64_t at = a >> 2; at <= (a + bytes - 1) >> 2 && count < SG_LANES * 4; at++) {
+                unsigned i = 0;
+                while (i < count && word[i] != (uint32_t)at)
+                    i++;
+                if (i == count) {
+                    word[count++] = (uint32_t)at;
+                    if (++n[at & 31] > most)
+                        most = n[at & 31];
+                }
+            }
+        }
+        passes += most;
+    }
+    return passes ? passes : 1;
+}
+
+static uint64_t hash_of(uint64_t x) { return (x * 0x9E3779B97F4A7C15u) >> 48; }
+
+static bool seen_grow(struct sg_profiler *p)
+{
+    uint32_t cap = 4 * p->seen_cap;
+    uint64_t *old = p->seen, *t = dt_calloc(cap, sizeof *t);
+    if (!t)
+        return false;
+    for (uint32_t i = 0; i < p->seen_cap; i++)
+        if (old[i]) {
+            uint64_t h = hash_of(old[i]);
+            while (t[h & (cap - 1)])
+                h++;
+            t[h & (cap - 1)] = old[i];
+        }
+    free(old);
+    p->seen = t;
+    p->seen_cap = cap;
+    return true;
+}
+
+/* Has the block not read the sector yet? Of very many no more are told apart. */
+static bool first_seen(struct sg_profiler *p, uint64_t sector)
+{
+    uint64_t h = hash_of(sector);
+    if (p->nseen > p->seen_cap / 2 && (p->seen_cap >= SEEN || !seen_grow(p)))
+        return true;
+    for (; p->seen[h & (p->seen_cap - 1)]; h++)
+        if (p->seen[h & (p->seen_cap - 1)] == sector)
+            return false;
+    p->seen[h & (p->seen_cap - 1)] = sector;
+    p->nseen++;
+    return true;
+}
+
+static void l1_unlink(struct sg_profiler *p, uint32_t i)
+{
+    struct line *x = &p->l1[i];
+    *(x->newer == NONE ? &p->newest : &p->l1[x->newer].older) = x->older;
+    *(x->older == NONE ? &p->oldest : &p->l1[x->older].newer) = x->newer;
+}
+
+static void l1_newest(struct sg_profiler *p, uint32_t i)
+{
+    p->l1[i].newer = NONE;
+    p->l1[i].older = p->newest;
+    *(p->newest == NONE ? &p->oldest : &p->l1[p->newest].newer) = i;
+    p->newest = i;
+}
+
+static uint32_t *chain_of(struct sg_profiler *p, uint64_t line)
+{
+    return &p->chains[(line * 0x9E3779B97F4A7C15u) >> 53];
+}
+
+/* A line is read; afterwards its sectors are there, and the line that was not used for longest is not. Returns those
+ * that were missing. Which lines share a set is not modelled: times would depend on where buffers lie. */
+static uint32_t l1_read(struct sg_profiler *p, uint64_t line, uint32_t sectors)
+{
+    uint32_t i = *chain_of(p, line), *at;
+    while (i != NONE && p->l1[i].tag != line)
+        i = p->l1[i].chain;
+    if (i != NONE) {
+        uint32_t missing = sectors & ~p->l1[i].sectors;
+        p->l1[i].sectors |= sectors;
+        l1_unlink(p, i);
+        l1_newest(p, i);
+        return missing;
+    }
+    if (p->nline < p->lines) {
+        i = p->nline++;
+    } else {
+        i = p->oldest;
+        l1_unlink(p, i);
+        for (at = chain_of(p, p->l1[i].tag); *at != i; at = &p->l1[*at].chain)
+            ;
+        *at = p->l1[i].chain;
+    }
+    at = chain_of(p, line);
+    p->l1[i] = (struct line){.tag = line, .sectors = sectors, .chain = *at};
+    *at = i;
+    l1_newest(p, i);
+    return sectors;
+}
+
+/* A load, store or atomic of global memory: what the L1 and the L2 see of it. True: a load that the L1 had. */
+static bool global_access(struct sg_profiler *p, const struct sg_cost *c, const uint64_t *addr, uint32_t mask,
+                          unsigned bytes, unsigned *ret_passes)
+{
+    uint64_t line[2 * SG_LANES];
+    uint32_t sectors[2 * SG_LANES];
+    unsigned n = 0, missing = 0, all = 0;
+    for (uint32_t m = mask; m; m &= m - 1) {
+        uint64_t a = addr[__builtin_ctz(m)];
+        for (uint64_t s = a >> 5; s <= (a + bytes - 1) >> 5; s++) {
+            unsigned i = n ? n - 1 : 0;
+            while (i < n && line[i] != s >> 2)
+                i = i ? i - 1 : n;
+            if (i >= n && n < 2 * SG_LANES) {
+                i = n++;
+                line[i] = s >> 2;
+                sectors[i] = 0;
+            }
+            if (i < n)
+                sectors[i] |= 1u << (s & 3);
+        }
+    }
+    bool load = c->kind == SG_COST_LOAD || c->kind == SG_COST_COPY;
+    for (unsigned i = 0; i < n; i++) {
+        uint32_t miss = load && !c->bypass ? l1_read(p, line[i], sectors[i]) : sectors[i];
+        all += (unsigned)__builtin_popcount(sectors[i]);
+        missing += (unsigned)__builtin_popcount(miss);
+        for (uint32_t s = load ? miss : 0; s; s &= s - 1)
+            p->sum.again += !first_seen(p, (line[i] << 2 | (uint64_t)__builtin_ctz(s)) + 1);
+    }
+    /* quarters of clocks: what meets in a bank, four lines' tags in a clock and a little more, the bytes */
+    unsigned banks = 4 * shared_passes(addr, mask, bytes), tags = n + n / 8,
+             data = 4 * LINE * banks / 4 / p->l1_bytes_clock;
+    if (banks > 4 * LINE / p->l1_bytes_clock * parts_of(bytes))
+        data = 0;
+    *ret_passes = banks > tags ? banks : tags;
+    *ret_passes = data > *ret_passes ? data : *ret_passes;
+    if (load)
+        p->sum.l2_read += missing;
+    else
+        p->sum.l2_write += all;
+    return !missing;
+}
+
+static struct meet *meeting(const struct sg_profiler *p, uint64_t line)
+{
+    uint64_t h = hash_of(line);
+    while (p->meet[h & (2 * MEET - 1)].count && p->meet[h & (2 * MEET - 1)].line != line)
+        h++;
+    return &p->meet[h & (2 * MEET - 1)];
+}
+
+static void profile_meet(struct sg_profiler *p, uint64_t line, unsigned n)
+{
+    if (!p->meet && !(p->meet = dt_calloc(2 * MEET, sizeof *p->meet)))
+        return;
+    struct meet *x = meeting(p, line);
+    if (!x->count && p->nmeet++ >= MEET)
+        return; /* the block has met too many to keep */
+    x->line = line;
+    x->count += n;
+}
+
+/* The L2 does a request's atomics by sectors, and those of one address one after the other. How long a line is at it is
+ * counted by line, in clocks of the L2. */
+static void atomics(struct sg_profiler *p, const struct sg_cost *c, const struct sg_op *op, const uint64_t *addr,
+                    uint32_t mask)
+{
+    /* ptxas adds integers of a warp together first, where it sees that the address is the same and nobody wants the old
+     * value */
+    bool joined = c->uniform && c->kind == SG_COST_RED && op->sub + PTX_M_ADD == PTX_M_ADD &&
+                  !ptx_type_is_float((enum ptx_type)op->type) && mask & (mask - 1);
+    for (uint32_t m = mask & (mask - 1); m && joined; m &= m - 1)
+        joined = addr[__builtin_ctz(m)] == addr[__builtin_ctz(mask)];
+    mask = joined ? mask & (0u - mask) : mask;
+    while (mask) {
+        uint64_t line = addr[__builtin_ctz(mask)] / LINE;
+        unsigned lanes[LINE / 32] = {0}, equals[LINE / 32] = {0}, sectors = 0, most = 0;
+        uint32_t mine = 0;
+        for (uint32_t m = mask; m; m &= m - 1) {
+            unsigned l = (unsigned)__builtin_ctz(m), equal = 0;
+            if (addr[l] / LINE != line)
+                continue;
+            mine |= 1u << l;
+            lanes[addr[l] % LINE / 32]++;
+            for (uint32_t o = mask; o; o &= o - 1)
+                equal += addr[__builtin_ctz(o)] == addr[l];
+            most = equal > most ? equal : most;
+            equals[addr[l] % LINE / 32] += equal > 1;
+        }
+        for (unsigned i = 0; i < LINE / 32; i++) {
+            sectors += lanes[i] > 0;
+            p->sum.atomics += (!lanes[i] ? 0 : lanes[i] < 3 ? 18 : 6 * lanes[i]) + 34 * equals[i];
+        }
+        profile_meet(p, line, most > sectors ? most : sectors);
+        mask &= ~mine;
+    }
+}
+
+/* ---- an operation --------------------------------------------------------------------------------------------------
+ */
+static uint32_t guard_of(const struct sg_warp *w, const struct sg_op *op)
+{
+    if (op->fn != sg_guarded || op->guard == SG_NONE)
+        return w->mask;
+    uint32_t q = *SG_P(uint32_t, op->guard);
+    return w->mask & (op->flags & SG_GUARD_NOT ? ~q : q);
+}
+
+static int64_t *ready_of(struct sg_profiler *p, const struct sg_warp *w, uint32_t reg)
+{
+    return &p->ready[((size_t)w->index * (p->costs->nreg + 1) + reg) * CLOCKS];
+}
+
+/* When all that the instruction reads is there. */
+static void operands(struct sg_profiler *p, const struct sg_warp *w, const struct warp_time *t, const struct sg_cost *c,
+                     int64_t at[CLOCKS])
+{
+    for (unsigned k = 0; k < CLOCKS; k++)
+        at[k] = t->clock[k];
+    for (unsigned i = 0; i < c->reads; i++) {
+        const int64_t *r = ready_of(p, w, p->costs->reg.p[c->reg + i]);
+        for (unsigned k = 0; k < CLOCKS; k++)
+            at[k] = r[k] > at[k] ? r[k] : at[k];
+    }
+}
+
+static void result(struct sg_profiler *p, const struct sg_warp *w, struct warp_time *t, const struct sg_cost *c,
+                   const int64_t at[CLOCKS], const int64_t latency[CLOCKS])
+{
+    for (unsigned i = 0; i < c->writes; i++) {
+        int64_t *r = ready_of(p, w, p->costs->reg.p[c->dest + i]);
+        for (unsigned k = 0; k < CLOCKS; k++)
+            r[k] = at[k] + latency[k];
+    }
+    for (unsigned k = 0; k < CLOCKS && c->total; k++)
+        t->last[k] = at[k] > t->last[k] ? at[k] : t->last[k];
+}
+
+static void later(int64_t at[CLOCKS], const int64_t than[CLOCKS])
+{
+    for (unsigned k = 0; k < CLOCKS; k++)
+        at[k] = than[k] > at[k] ? than[k] : at[k];
+}
+
+/* What was written before is seen by others before anything behind goes on: there and back, and once more. */
+static void fence(struct sg_profiler *p, struct warp_time *t)
+{
+    t->fixed = true;
+    close_block(t);
+    for (unsigned k = 0; k < CLOCKS; k++)
+        t->last[k] = t->clock[k] += 2 * p->l2_clocks;
+}
+
+static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t, const struct sg_cost *c,
+                   const struct sg_op *op)
+{
+    uint64_t addr[SG_LANES];
+    uint32_t mask = guard_of(w, op), global = 0, shared = 0;
+    unsigned bytes = (unsigned)op->size * (op->n ? op->n : 1u), passes = 1;
+    if (c->release)
+        fence(p, t);
+    bool load = c->kind == SG_COST_LOAD, store = c->kind == SG_COST_STORE, hit = true;
+    int64_t at[CLOCKS], latency[CLOCKS] = {L1_HIT, L1_HIT};
+    operands(p, w, t, c, at);
+    for (uint32_t m = mask; m; m &= m - 1) {
+        unsigned l = (unsigned)__builtin_ctz(m);
+        addr[l] = c->kind == SG_COST_COPY
+                      ? SG_P(uint64_t, op->b)[l] + (uint64_t)(int64_t)(int32_t)w->code->ext[op->x + 1]
+                      : sg_address(w, op, l);
+        if (c->kind != SG_COST_COPY && (op->space == PTX_SHARED || op->space == PTX_SHARED_CLUSTER ||
+                                        (op->space == PTX_GENERIC && addr[l] >> SG_WINDOW_SHIFT == 1)))
+            shared |= 1u << l;
+        else if (c->kind == SG_COST_COPY || op->space == PTX_GLOBAL || op->space == PTX_CONST ||
+                 (op->space == PTX_GENERIC && !(addr[l] >> SG_WINDOW_SHIFT)))
+            global |= 1u << l;
+    }
+    if (op->space == PTX_CONST && load) {
+        latency[NEAR] = latency[FAR] = 8;
+    } else if (shared) {
+        passes = shared_passes(addr, shared, bytes);
+        latency[NEAR] = latency[FAR] = SHARED_HIT;
+        if (load || c->kind == SG_COST_ATOM)
+            later(at, t->shared_store);
+        if (c->kind == SG_COST_ATOM || c->kind == SG_COST_RED) /* one lane after the other at an address */
+            for (uint32_t m = shared; m; m &= m - 1) {
+                unsigned equal = 0;
+                for (uint32_t o = shared; o; o &= o - 1)
+                    equal += addr[__builtin_ctz(o)] == addr[__builtin_ctz(m)];
+                passes = equal > passes ? equal : passes;
+            }
+        p->sum.shared_passes += passes;
+    } else if (global) {
+        hit = global_access(p, c, addr, global, bytes, &passes);
+        p->sum.l1_quarters += passes;
+        passes = (passes + 3) / 4;
+        if (c->kind == SG_COST_ATOM || c->kind == SG_COST_RED) {
+            atomics(p, c, op, addr, global);
+            hit = false;
+        }
+        if (!hit)
+            latency[NEAR] = p->l2_clocks, latency[FAR] = p->dram_clocks;
+        if (c->kind == SG_COST_ATOM)
+            latency[NEAR] += ATOMIC_MORE, latency[FAR] = latency[NEAR];
+        if (load)
+            later(at, t->global_store);
+        if (c->strong && load) { /* at the same place again */
+            t->looks = t->look == addr[__builtin_ctz(global)];
+            t->look = addr[__builtin_ctz(global)];
+        }
+    }
+    for (unsigned k = 0; k < CLOCKS; k++)
+        latency[k] += passes - 1;
+    t->slots += passes - 1 < 8 ? passes - 1 : 8; /* the way from the warp to the memory pipe is held up */
+    result(p, w, t, c, at, latency);
+    t->fixed |= !load;
+    if (store || c->kind == SG_COST_ATOM || c->kind == SG_COST_RED)
+        later(shared ? t->shared_store : t->global_store, at);
+    for (unsigned k = 0; k < CLOCKS && c->kind == SG_COST_COPY; k++)
+        t->copy[k] = at[k] + latency[k] > t->copy[k] ? at[k] + latency[k] : t->copy[k];
+}
+
+static void wait_copies(struct warp_time *t, const struct ptx_inst *i)
+{
+    uint32_t left = i->op == PTX_OP_CP_ASYNC_WAIT_GROUP && i->nopnd ? (uint32_t)i->opnd[0].bits : 0;
+    close_block(t);
+    if (i->op == PTX_OP_CP_ASYNC_WAIT_ALL)
+        later(t->clock, t->copy);
+    for (uint32_t g = t->ngroup > GROUPS ? t->ngroup - GROUPS : 0; g + left < t->ngroup; g++)
+        later(t->clock, t->group[g % GROUPS]);
+    memcpy(t->last, t->clock, sizeof t->last);
+    t->bb = UINT32_MAX;
+}
+
+static void follow(struct sg_profiler *p, struct sg_warp *w, const struct sg_op *op)
+{
+    struct warp_time *t = &p->warp[w->index];
+    if (t->waits)
+        leave(p, t);
+    if (op->fn == p->bb) {
+        if (w->fuel <= 0)
+            return; /* it stops here, and begins the basic block in its next turn */
+        enter_block(p->costs, t, op->x);
+        if (t->same > SPIN) {
+            p->spun = true;
+            return;
+        }
+        p->executed += (uint64_t)__builtin_popcount(w->mask) * w->code->bb[op->x].instructions;
+        return;
+    }
+    if (t->same > SPIN)
+        return;
+    p->steps++;
+    const struct sg_cost *c = &p->costs->inst[op->src];
+    bool first = p->costs->first[op - w->code->op];
+    if (first) {
+        for (unsigned k = 0; k < SG_PIPES; k++)
+            p->sum.slots[k] += c->slots[k];
+        t->slots += c->total;
+    }
+    switch (c->kind) {
+    case SG_COST_LOAD:
+    case SG_COST_STORE:
+    case SG_COST_ATOM:
+    case SG_COST_RED:
+    case SG_COST_COPY:
+        if (op->size && guard_of(w, op))
+            memory(p, w, t, c, op);
+        return;
+    case SG_COST_BARRIER:
+        if (op->fn == sg_bar || (op->fn == sg_guarded && op->inner == sg_bar && guard_of(w, op))) {
+            uint32_t n = SG_P(uint32_t, op->a)[__builtin_ctz(w->mask)];
+            if (n < SG_BARRIERS)
+                arrive(p, t, n);
+        }
+        return;
+    case SG_COST_BRANCH:
+        if (first && c->reads) {
+            int64_t known[CLOCKS];
+            operands(p, w, t, c, known);
+            for (unsigned k = 0; k < CLOCKS; k++)
+                t->branch[k] = known[k] + TO_BRANCH;
+        }
+        return;
+    case SG_COST_COMMIT: memcpy(t->group[t->ngroup++ % GROUPS], t->copy, sizeof t->copy); return;
+    case SG_COST_WAIT:
+        if (first)
+            wait_copies(t, &w->code->src[op->src].f->inst[w->code->src[op->src].inst]);
+        return;
+    case SG_COST_FENCE:
+        if (first)
+            fence(p, t);
+        return;
+    default: break;
+    }
+    if (!first)
+        return;
+    int64_t at[CLOCKS], latency[CLOCKS] = {c->latency, c->latency};
+    operands(p, w, t, c, at);
+    if (c->kind == SG_COST_MATRIX) {
+        p->sum.shared_passes += 4;
+        latency[NEAR] = latency[FAR] = MATRIX_HIT;
+        later(at, t->shared_store);
+    }
+    result(p, w, t, c, at, latency);
+}
+
+void sg_profile_run(struct sg_warp *w, const struct sg_op *op)
+{
+    struct sg_profiler *p = w->blk->follow;
+    while (op) {
+        if (p->steps < MAX_STEPS) {
+            follow(p, w, op);
+        }
+        op = op->fn(w, op);
+    }
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+void sg_profile_block_end(struct sg_block *b)
+{
+    struct sg_profiler *p = b->follow;
+    int64_t alone[CLOCKS] = {0};
+    for (uint32_t i = 0; i < b->nwarp; i++) {
+        close_block(&p->warp[i]);
+        later(alone, p->warp[i].clock);
+    }
+    p->sum.alone_near = (uint64_t)alone[NEAR] + 1;
+    p->sum.alone_far = (uint64_t)alone[FAR] + 1;
+    /* what it read past the L1, in order, to be compared with what its neighbour did */
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->seen_cap; i++)
+        if (p->seen[i])
+            p->seen[n++] = p->seen[i];
+    qsort(p->seen, n, sizeof *p->seen, by_number);
+    p->ended = true;
+    b->follow = NULL;
+}
+
+/* ---- the launch's --------------------------------------------------------------------------------------------------
+ */
+/* All that were followed, one after the other: NULL begins. */
+static const struct sg_profiler *each(const struct sg_run *run, uint32_t *worker, const struct sg_profiler *p)
+{
+    p = p ? p->next : run->first[ *worker = 0].profile;
+    while (!p && ++*worker < run->nworker)
+        p = run->first[*worker].profile;
+    return p;
+}
+
+/* Clocks of the line in which most atomics meet, of all blocks: where several of those that were followed come, all do.
+ */
+static double hottest(const struct sg_run *run, uint64_t blocks, double scale)
+{
+    double most = 0;
+    uint32_t a, b;
+    for (const struct sg_profiler *p = each(run, &a, NULL); p; p = each(run, &a, p))
+        for (uint32_t k = 0; p->meet && k < 2 * MEET; k++) {
+            uint64_t count = 0, met = 0;
+            for (const struct sg_profiler *q = p->meet[k].count ? each(run, &b, NULL) : NULL; q; q = each(run, &b, q)) {
+                uint64_t n = q->meet ? meeting(q, p->meet[k].line)->count : 0;
+                count += n;
+                met += n > 0;
+            }
+            double all = met > 1 || blocks == 1 ? (double)count * scale : (double)count;
+            most = all > most ? all : most;
+        }
+    return most;
+}
+
+/* Of what blocks read, the part that the block before them reads, too, in millionths. */
+static uint64_t shared_part(const struct sg_run *run)
+{
+    uint64_t all = 0, both = 0;
+    uint32_t a, b;
+    for (const struct sg_profiler *x = each(run, &a, NULL); x; x = each(run, &a, x))
+        for (const struct sg_profiler *y = each(run, &b, NULL); y; y = each(run, &b, y)) {
+            if (y->block + 1 != x->block)
+                continue;
+            for (uint32_t i = 0, k = 0; i < x->nseen; i++) {
+                while (k < y->nseen && y->seen[k] < x->seen[i])
+                    k++;
+                both += k < y->nseen && y->seen[k] == x->seen[i];
+            }
+            all += x->nseen;
+        }
+    return all ? both * 1000000 / all : 0;
+}
+
+void sg_profile_sum(const struct sg_run *run, struct sg_stats *s)
+{
+    bool spun = false;
+    uint64_t blocks = 0, executed = 0, *to = (uint64_t *)&s->profile;
+    uint32_t a;
+    s->profile = (struct sg_profile){0};
+    for (const struct sg_profiler *p = each(run, &a, NULL); p; p = each(run, &a, p)) {
+        if (!p->ended)
+            continue; /* the launch was stopped */
+        for (size_t k = 0; k < sizeof s->profile / sizeof *to; k++)
+            to[k] += ((const uint64_t *)&p->sum)[k];
+        blocks++;
+        executed += p->executed;
+        spun |= p->spun;
+    }
+    if (!blocks || !executed) {
+        s->profile = (struct sg_profile){0};
+        return;
+    }
+    if (spun) { /* blocks waited for each other: counts of instructions say nothing */
+        s->max_block_share = 1;
+        s->light_blocks = s->light_instructions = 0;
+    }
+    double scale = spun ? (double)run->nblocks / (double)blocks : (double)s->instructions / (double)executed;
+    for (size_t k = 0; k < sizeof s->profile / sizeof *to; k++)
+        to[k] = (uint64_t)((double)to[k] * scale + 0.5);
+    s->profile.shared_part = shared_part(run);
+    s->profile.hot = (uint64_t)hottest(run, blocks, scale);
+}

@@ -1,0 +1,37 @@
+/* What a warp's instructions cost on the modelled GPU, found by following some blocks of a launch: for the timing model
+ * (model/cost.c). profile.c says how. NULL pointers everywhere where a launch is not profiled.
+ */
+#ifndef DT_SOFTGPU_PROFILE_H
+#define DT_SOFTGPU_PROFILE_H
+
+#include "softgpu/state/state.h"
+
+void sg_profile_free(struct sg_worker *wk);
+/* Is a block one of those that are followed? By its place among those that run. */
+static inline bool sg_profile_wants(const struct sg_run *run, uint64_t linear)
+{
+    uint64_t n = run->nclusters, most = 6, place = linear;
+    if (!run->follow)
+        return false;
+    if (run->l->some.block) {
+        uint32_t a = 0, b = run->l->some.n;
+        while (a + 1 < b) {
+            uint32_t mid = a + (b - a) / 2;
+            *(run->l->some.block[mid] <= linear ? &a : &b) = mid;
+        }
+        place = a;
+    }
+    if (n <= most)
+        return true;
+    uint64_t k = place * most / 2 / n, at = (2 * k + 1) * n / most; /* two in the middle of each third */
+    return place == at || place == at + 1;
+}
+/* The block that begins is followed. DT_E_NOMEM. */
+int sg_profile_block_start(struct sg_block *b);
+/* The warp runs from `op` on until it stops, each operation followed. */
+void sg_profile_run(struct sg_warp *w, const struct sg_op *op);
+void sg_profile_block_end(struct sg_block *b);
+/* All workers' profiles, as if all blocks had been followed. Needs s->instructions. */
+void sg_profile_sum(const struct sg_run *run, struct sg_stats *s);
+
+#endif

@@ -1,0 +1,54 @@
+"""The time model gets no worse against what others measured: every family of tests/published/ is at least as near, has
+at most as many rows off by more than a factor of 2, and tells the faster variant at least as often as baseline.tsv
+says.
+
+`test-published.py --write` writes baseline.tsv anew, for a change that is an improvement on the whole; its message says
+by how much. docs/TIMING.md says what the figures mean.
+"""
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../../bench"))
+import importlib  # noqa: E402
+
+bench = importlib.import_module("bench-model")
+
+BASELINE = os.path.join(HERE, "baseline.tsv")
+# NVRTC gives the same source other PTX now and then (seen with 13.0: loads of shared memory joined or not)
+SLACK, ROOM = 0.01, {"median": 0, "worst": 0, "off": 0.002, "false": 3, "missed": 3}
+COLUMNS = ("rows", "median", "worst", "off", "order", "false", "missed")
+
+
+def main():
+    found = bench.rows(os.environ["DOVETAIL_BUILD"])
+    now = {**bench.by(found, "family"), "all": bench.summary(found)}
+    if "--write" in sys.argv:
+        with open(BASELINE, "w", encoding="utf-8") as f:
+            print("family", *COLUMNS, sep="\t", file=f)
+            for name, s in now.items():
+                print(name, *(round(s[c], 4) for c in COLUMNS), sep="\t", file=f)
+        return 0
+    wrong = []
+    with open(BASELINE, encoding="utf-8") as f:
+        next(f)
+        base = {l.split("\t")[0]: dict(zip(COLUMNS, map(float, l.split("\t")[1:]))) for l in f}
+    for name, s in now.items():
+        print(f"{name:14}{s['rows']:5} rows, median factor {s['median']:.3f}, worst {s['worst']:.2f}, "
+              f"{s['off']:.1%} off by 2, order {s['order']:.1%}")
+        b = base.get(name)
+        if b is None:
+            wrong.append(f"{name}: is not in baseline.tsv")
+        elif s["rows"] < b["rows"]:
+            wrong.append(f"{name}: {s['rows']} rows, {b['rows']:.0f} before")
+        else:
+            wrong += [f"{name}: {c} is {s[c]:.4f}, was {b[c]:.4f}"
+                      for c in ("median", "worst", "off", "false", "missed") if s[c] > b[c] * (1 + SLACK) + ROOM[c]]
+            if s["order"] < b["order"] - SLACK:
+                wrong.append(f"{name}: order is {s['order']:.4f}, was {b['order']:.4f}")
+    wrong += [f"{name}: has gone" for name in base if name not in now]
+    print("\n".join(wrong) or f"{len(now) - 1} families: none got worse")
+    return 1 if wrong else 0
+
+
+sys.exit(main())
