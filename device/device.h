@@ -309,9 +309,18 @@ struct dev_cost {
 bool dev_cost_fits(struct dev_device *d, const struct dev_prog *p, uint32_t step, const struct dev_cost *c);
 /* Cost of `step`, which dev_run_step has just run. DT_E_UNSUPPORTED on a real device. */
 int dev_run_cost(struct dev_run *r, uint32_t step, struct dev_cost *ret, struct dt_err *e);
-/* The time that dev_run_time gives, from the costs of all launches (cost[nlaunch]; memsets and copies need none).
- * Arrays may be NULL. */
-int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, struct dev_time *ret,
-                   double *step_us, double *start_us, double *end_us, struct dt_err *e);
+/* Ways in which modelled times may be wrong, by name (softgpu/model/doubts.def): 0 is the model as it is. NULL: there
+ * are no more; on a real device there is none. *ret_moot: it says that something gains nothing. */
+const char *dev_doubt(struct dev_device *d, unsigned doubt, bool *ret_moot);
+/* The time that dev_run_time gives, from the costs of all launches (cost[nlaunch]; memsets and copies need none), or
+ * would give under a doubt. made[nlaunch]: launches whose code is a rewrite's. Arrays but cost may be NULL. */
+int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, const uint8_t *made,
+                   unsigned doubt, struct dev_time *ret, double *step_us, double *start_us, double *end_us,
+                   struct dt_err *e);
+/* What launch `step` asks of the device, in numbers without a time (softgpu/sg.h, sg_burden): to be added over launches,
+ * less is better. *ret_in_flight: its threads in flight, more is better; 0: it is no kernel. */
+enum { DEV_BURDENS = 13 };
+int dev_burden(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, uint32_t step,
+               double ret[DEV_BURDENS], double *ret_in_flight, struct dt_err *e);
 
 #endif

@@ -355,8 +355,42 @@ bool dev_cost_fits(struct dev_device *d, const struct dev_prog *p, uint32_t step
     return c->known && d->cu->dovetailCheckWork(&w, p->step[step].blocks, p->step[step].threads) == CUDA_SUCCESS;
 }
 
-int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, struct dev_time *ret,
-                   double *step_us, double *start_us, double *end_us, struct dt_err *e)
+const char *dev_doubt(struct dev_device *d, unsigned doubt, bool *ret_moot)
+{
+    const char *name = NULL;
+    int moot = 0;
+    bool there = dev_use(d, NULL) == 0 && d->cu->soft && d->cu->dovetailDoubt(doubt, &name, &moot) == CUDA_SUCCESS;
+    *ret_moot = moot;
+    return there ? name : NULL;
+}
+
+static int work_of(struct dev_device *d, const struct dt_launch *l, const struct dev_cost *cost,
+                   struct dovetail_work *ret, struct dt_err *e)
+{
+    if (l->kind != DT_KERNEL)
+        return dev_cu(d, d->cu->dovetailSetWork(ret, l->bytes, l->kind == DT_COPY), l->name, e);
+    if (!cost->known)
+        return dt_err_set(e, DT_E_INTERNAL, "the cost of %.200s is not known", l->name);
+    memcpy(ret, cost->work, sizeof *ret);
+    return 0;
+}
+
+int dev_burden(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, uint32_t step,
+               double ret[DEV_BURDENS], double *ret_in_flight, struct dt_err *e)
+{
+    _Static_assert(DEV_BURDENS == DOVETAIL_BURDENS, "the same numbers");
+    struct dovetail_work w;
+    int err = dev_use(d, e);
+    if (!err && !d->cu->soft)
+        err = dt_err_set(e, DT_E_UNSUPPORTED, "only the software device has costs");
+    if (!err)
+        err = work_of(d, &p->graph->launch[step], &cost[step], &w, e);
+    return err ? err : dev_cu(d, d->cu->dovetailBurden(&w, ret, ret_in_flight), "dovetailBurden", e);
+}
+
+int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, const uint8_t *made,
+                   unsigned doubt, struct dev_time *ret, double *step_us, double *start_us, double *end_us,
+                   struct dt_err *e)
 {
     const struct dt_graph *g = p->graph;
     uint32_t n = g->nlaunch;
@@ -370,19 +404,13 @@ int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct 
     struct dev_order o = {0};
     if (!w || !start || !end || dev_order_new(g, &o) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (uint32_t i = 0; i < n && !err; i++) {
-        const struct dt_launch *l = &g->launch[i];
-        if (l->kind != DT_KERNEL)
-            err = dev_cu(d, d->cu->dovetailSetWork(&w[i], l->bytes, l->kind == DT_COPY), l->name, e);
-        else if (cost[i].known)
-            memcpy(&w[i], cost[i].work, sizeof w[i]);
-        else
-            err = dt_err_set(e, DT_E_INTERNAL, "the cost of %.200s is not known", l->name);
-    }
+    for (uint32_t i = 0; i < n && !err; i++)
+        err = work_of(d, &g->launch[i], &cost[i], &w[i], e);
     if (!err)
         err = tell_distinct(d, g, e);
     if (!err)
-        err = dev_cu(d, d->cu->dovetailTimeline(n, w, o.at, o.after, o.early, start, end), "dovetailTimeline", e);
+        err = dev_cu(d, d->cu->dovetailTimeline(doubt, n, w, o.at, o.after, o.early, made, start, end),
+                     "dovetailTimeline", e);
     dev_order_done(&o);
     if (err < 0)
         return err;

@@ -311,10 +311,29 @@ struct sg_work {
     uint32_t nafter;
     /* per element of `after`: a programmatic dependency, to be passed when that kernel triggers; NULL: none */
     const uint8_t *early;
+    bool made;               /* its code is a rewrite's, not what was posted (sg_doubt.made) */
     double start_us, end_us; /* out */
 };
 int sg_timeline(const struct sg_model *m, struct sg_work *w, uint32_t n);
-/* The same where all works together touch so many distinct bytes; 0: not known, the sum over works at most. */
-int sg_timeline_of(const struct sg_model *m, struct sg_work *w, uint32_t n, double distinct);
+
+/* One way in which the model may be wrong (model/doubts.def): factors on what its terms take, 1 where it is right. */
+struct sg_doubt {
+    const char *name, *why;
+    double issue, local, tensor, alone, l2, dram, cache, launch, start, hot, cluster, flags, made;
+    double early_us;
+    bool late, sharp;
+};
+/* 0: none, the model as it is; NULL: there are no more. */
+const struct sg_doubt *sg_doubt_at(size_t i);
+/* The same under a doubt (NULL: none), where all works together touch so many distinct bytes; 0: not known, the sum
+ * over works at most. */
+int sg_timeline_of(const struct sg_model *m, struct sg_work *w, uint32_t n, double distinct, const struct sg_doubt *d);
+
+/* What one work asks for, each number less the better, and to be added over works: launches, slots, those of FP64 and
+ * special functions, tensor flops, memory instructions, passes over shared memory and L1, sectors or bytes of the L2,
+ * bytes of DRAM, atomics, their busiest line, barriers, the longest way through it, idle places of its last wave. And
+ * the threads that it has in flight, more the better; 0: it is no kernel. */
+enum { SG_BURDENS = 13 };
+void sg_burden(const struct sg_model *m, const struct sg_work *w, double ret[SG_BURDENS], double *ret_in_flight);
 
 #endif

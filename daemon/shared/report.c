@@ -84,6 +84,12 @@ static void time_row(struct dt_str *o, const char *what, const json_t *t, double
     double us = num(t, "time_us");
     dt_str_addf(o, "<tr><th>%s</th><td class=n>%.2f µs</td>", what, us);
     html_cell(o, dt_json_text(t, "method"));
+    const json_t *r = json_object_get(t, "range_us");
+    if (json_array_size(r) == 2)
+        dt_str_addf(o, "<td class=n>%.2f to %.2f µs</td>", json_number_value(json_array_get(r, 0)),
+                    json_number_value(json_array_get(r, 1)));
+    else
+        dt_str_add(o, "<td></td>");
     dt_str_addf(o, "<td class=n>%.0f launches</td><td class=bar><div style=\"width:%.1f%%\"></div></td></tr>\n",
                 num(t, "launches"), longest > 0 ? 100 * us / longest : 0);
 }
@@ -96,6 +102,12 @@ static void times(struct dt_str *o, const json_t *plan)
     time_row(o, "as posted", a, longest);
     time_row(o, "plan", b, longest);
     dt_str_add(o, "</table>\n");
+    const json_t *gain = json_object_get(plan, "gain_range");
+    if (json_array_size(gain) == 2)
+        dt_str_addf(o,
+                    "<p>%.2f times as fast (modeled), %.2f to %.2f whichever of the model's doubts is true.</p>\n",
+                    y > 0 ? x / y : 0, json_number_value(json_array_get(gain, 0)),
+                    json_number_value(json_array_get(gain, 1)));
     const json_t *v = json_object_get(plan, "verified");
     if (v && json_is_true(json_object_get(v, "unchanged")))
         dt_str_add(o, "<p>The plan is the posted launches");

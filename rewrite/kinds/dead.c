@@ -333,6 +333,7 @@ const struct rw_rewrite rw_dead_blocks = {
     .needs = "blocks that write nothing that a later launch reads and nothing that leaves the graph; no other effect",
     .keeps = "every byte that anybody reads",
     .on = true,
+    .same_code = true,
     .propose = dead_propose,
     .open = dead_open,
     .build = dead_build,

@@ -24,6 +24,8 @@ struct rw_state { /* a graph on its way to the plan */
     /* by launch: which of the state before it is, UINT32_MAX: a new one; NULL: the first state */
     uint32_t *from;
     bool *racy;                /* by launch: it races inside; NULL: none does */
+    uint8_t *made;             /* by launch: its code is other than what was posted; NULL: none is */
+    double *doubt_us;          /* the modelled time under each doubt (dev_doubt); NULL: not asked yet */
     uint64_t *member;          /* by launch: which launches of the original it stands for (gate/trial.c) */
     double *begin_us, *end_us; /* modelled: of each launch; measured: of its steps laid in a row */
     bool borrowed;             /* the first one: prog and ana are the caller's */
@@ -112,6 +114,7 @@ struct rw_rewrite {
     /* Names of levels, tried in this order; the fastest is kept, of equal ones the first. NULL at the end. NULL: it has
      * no levels. */
     const char *const *levels;
+    bool same_code; /* its kernels are those that were there but for what stands around them */
     /* List every candidate of the state that this rewrite has anything to say about, legal or not. */
     int (*propose)(const struct rw_state *now, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e);
     /* Facts and legality, before anything is made. 0: go on; 1: do not, *ret_verdict is RW_REFUSED or RW_DROPPED, and

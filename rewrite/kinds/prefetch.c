@@ -346,6 +346,7 @@ const struct rw_rewrite rw_prefetch = {
     .needs = "a launch that reads bytes which no launch before it writes, in a graph larger than the L2",
     .keeps = "a prefetch changes no byte, and names addresses inside the buffer only",
     .on = true,
+    .same_code = true,
     .propose = prefetch_propose,
     .open = prefetch_open_edit,
     .build = prefetch_build,

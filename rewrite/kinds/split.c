@@ -232,6 +232,7 @@ const struct rw_rewrite rw_split = {
     .needs = "a launch with full waves and a tail, and consumers right behind it with blocks that do not need the tail",
     .keeps = "every hazard between the parts, by streams and `after`",
     .on = true,
+    .same_code = true,
     .propose = split_propose,
     .open = split_open_edit,
     .build = split_build,

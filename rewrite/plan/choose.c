@@ -284,7 +284,11 @@ static int beaten(struct rw_planner *p, const struct rw_rewrite *rival, const ui
     int still = 1;
     if (r == 0) {
         struct dt_err mine = {0};
-        still = rw_faster(p, &other, best, &no, &mine);
+        still = rw_better(p, &other, best, &no, &mine);
+        if (still == 0 && !rw_measures(p)) { /* the rival has to be sure, too */
+            int sure = rw_faster(p, &p->state.p[p->state.n - 1], &other, &no, &mine);
+            still = sure < 0 ? sure : !sure;
+        }
         r = choose_refused(still < 0 ? still : 0, "measuring", &mine, NULL, &no, e);
     }
     if (r == 0 && !still) {
@@ -347,7 +351,9 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
         int faster = 0;
         if (r == 0) {
             struct dt_err mine = {0};
-            faster = rw_faster(p, best.graph ? &best : now, &next, &noise, &mine);
+            faster = best.graph ? rw_better(p, &best, &next, &noise, &mine) : 1;
+            if (faster == 1 && (!best.graph || !rw_measures(p)))
+                faster = rw_faster(p, now, &next, &noise, &mine);
             r = choose_refused(faster < 0 ? faster : 0, "measuring", &mine, NULL, &reason, e);
         }
         if (r == 1 && !wrong) { /* refused at this level */
@@ -414,6 +420,8 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
     }
     choose_add(&why, wrong ? NULL : note.s);
     r = rw_entry_record(p, w, launch, nlaunch, level, verdict, &why, before, after, &at, e);
+    if (r == 0 && verdict == RW_KEPT)
+        r = rw_gain(p, now, &best, p->entry.p[at].gain, e);
     if (r == 0 && verdict == RW_KEPT) {
         rw_trial_done(&trial); /* it points into the states, which may be moved */
         best.step = rw_step_json(w, place, launch, nlaunch, p->nname, &best);

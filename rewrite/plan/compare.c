@@ -1,7 +1,13 @@
 /* Which of two states is faster?
  *
- * On the software device times are modelled and have no noise: the newer state is faster if it takes less by more than
- * a thousandth. On a real device the two states are measured together (device/measure.h): both as CUDA graphs, with the
+ * On the software device times are modelled and have no noise, but the model may be wrong. So both states are timed under
+ * every doubt (softgpu/model/doubts.def): with each term of the model longer, and shorter, than it says, by what it was
+ * off against published measurements, and with what is doubtful in its structure. The newer state is faster if it takes
+ * less by more than a thousandth in all of them; where the doubt is that something gains nothing, if it takes no more.
+ * Both states are under the same doubt, since what is wrong with both alike decides nothing. Or it is faster because it
+ * cannot be slower (dominates): it has fewer launches, and asks for no more of anything.
+ *
+ * On a real device the two states are measured together (device/measure.h): both as CUDA graphs, with the
  * same fills, in passes that take turns, so that changes of clocks and temperature affect both. Times come from CUPTI
  * or from events, as medians with 95 % intervals. The newer state is faster if the whole 95 % interval of the ratio,
  * pass by pass, is above 1, and its median is the smaller one. A measurement that was disturbed (clocks, heat, other
@@ -144,11 +150,105 @@ static int measured(struct rw_planner *p, struct rw_state *now, struct rw_state 
     return r < 0 ? rw_recover(p->dev, r, e) : faster;
 }
 
+/* ---- modelled ---------------------------------------------------------------------------------------------------- */
+static bool less(double was, double is) { return is < was * (1 - NOISE); }
+
+/* What these launches ask for, each number added over them; *ret_least, *ret_most: threads in flight. */
+static int burden(struct rw_planner *p, const struct rw_state *s, const uint32_t *launch, uint32_t n,
+                  double ret[DEV_BURDENS], double *ret_least, double *ret_most, struct dt_err *e)
+{
+    int r = 0;
+    for (uint32_t k = 0; k < n && r == 0; k++) {
+        double one[DEV_BURDENS], flight;
+        r = dev_burden(p->dev, s->prog, s->cost, launch[k], one, &flight, e);
+        for (unsigned i = 0; i < DEV_BURDENS && r == 0; i++)
+            ret[i] += one[i];
+        if (r == 0 && flight > 0) {
+            *ret_least = *ret_least == 0 || flight < *ret_least ? flight : *ret_least;
+            *ret_most = flight > *ret_most ? flight : *ret_most;
+        }
+    }
+    return r;
+}
+
+/* Is `next` no slower, however wrong the figures are? Fewer launches, nothing that the new ones ask for is more than
+ * the old ones did, and no fewer threads are in flight. Only where launches follow each other one by one: beside
+ * others, less work may still come later. 1, 0; negative: error. */
+static int dominates(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_err *e)
+{
+    uint32_t *gone = NULL, *made = NULL, ngone = 0, nmade = 0;
+    double was[DEV_BURDENS] = {0}, is[DEV_BURDENS] = {0}, least = 0, most = 0, ignored = 0;
+    if (next->graph->nlaunch >= now->graph->nlaunch)
+        return 0;
+    for (uint32_t k = 1; k < now->graph->nlaunch; k++)
+        if (now->begin_us[k] < now->end_us[k - 1])
+            return 0;
+    int r = rw_only_in(now, next, &gone, &ngone, e);
+    if (r == 0)
+        r = rw_only_in(next, now, &made, &nmade, e);
+    if (r == 0)
+        r = burden(p, now, gone, ngone, was, &ignored, &most, e);
+    if (r == 0)
+        r = burden(p, next, made, nmade, is, &least, &ignored, e);
+
+    bool no_more = nmade == 0 || least >= most;
+    for (unsigned i = 0; i < DEV_BURDENS; i++)
+        no_more = no_more && is[i] <= was[i];
+    free(gone);
+    free(made);
+    return r < 0 ? r : no_more;
+}
+
+static int modelled(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why,
+                    struct dt_err *e)
+{
+    const char *name;
+    bool moot;
+    if (!less(now->time.time_us, next->time.time_us))
+        return 0;
+    int r = rw_state_doubts(p, now, e);
+    if (r == 0)
+        r = rw_state_doubts(p, next, e);
+    for (unsigned k = 1; r == 0 && now->doubt_us && next->doubt_us && (name = dev_doubt(p->dev, k, &moot)); k++) {
+        double was = now->doubt_us[k], is = next->doubt_us[k];
+        if (moot ? is <= was : less(was, is))
+            continue;
+        r = dominates(p, now, next, e);
+        if (r == 0)
+            dt_str_addf(why, "not for sure: under doubt '%s' modeled %.2f → %.2f us", name, was, is);
+        return r;
+    }
+    return r < 0 ? r : 1;
+}
+
+int rw_gain(struct rw_planner *p, struct rw_state *now, struct rw_state *next, double ret[2], struct dt_err *e)
+{
+    ret[0] = ret[1] = 0;
+    if (rw_measures(p))
+        return 0;
+    int r = rw_state_doubts(p, now, e);
+    if (r == 0)
+        r = rw_state_doubts(p, next, e);
+    for (unsigned k = 0; r == 0 && dev_doubt(p->dev, k, &(bool){false}); k++) {
+        if (!now->doubt_us || !next->doubt_us)
+            break;
+        double gain = next->doubt_us[k] > 0 ? now->doubt_us[k] / next->doubt_us[k] : 0;
+        ret[0] = !k || gain < ret[0] ? gain : ret[0];
+        ret[1] = !k || gain > ret[1] ? gain : ret[1];
+    }
+    return r;
+}
+
+int rw_better(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why, struct dt_err *e)
+{
+    return rw_measures(p) ? rw_faster(p, now, next, why, e)
+                          : RW_FORCED || less(now->time.time_us, next->time.time_us);
+}
+
 int rw_faster_now(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why,
                   struct dt_err *e)
 {
-    int r =
-        rw_measures(p) ? measured(p, now, next, NULL, why, e) : next->time.time_us < now->time.time_us * (1 - NOISE);
+    int r = rw_measures(p) ? measured(p, now, next, NULL, why, e) : RW_FORCED ? 1 : modelled(p, now, next, why, e);
     return r < 0 ? r : RW_FORCED ? 1 : r;
 }
 

@@ -96,6 +96,7 @@ int rw_entry_record(struct rw_planner *p, const struct rw_rewrite *w, const uint
     x->verdict = v;
     x->before_us = before;
     x->after_us = after;
+    x->gain[0] = x->gain[1] = 0;
     x->level = level ? dt_strdup(level) : NULL;
     x->reason = reason && reason->len ? rw_entry_reason(dt_str_take(reason)) : NULL;
     if (ret_at)

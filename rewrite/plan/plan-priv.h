@@ -15,6 +15,7 @@ struct rw_entry { /* one row of the plan's `rewrites` */
     enum rw_verdict verdict;
     char *reason;               /* NULL where kept */
     double before_us, after_us; /* 0: not timed */
+    double gain[2];             /* before over after, at least and at most; 0: not known */
     uint32_t tried;             /* bits by place in the registry: block fusion has two passes */
 };
 struct rw_entries { /* as dt_vec */
@@ -67,6 +68,8 @@ void rw_entries_free(struct rw_entries *v);
 void rw_state_done(struct rw_state *s);
 /* Fill time, step_us, begin_us, end_us. */
 int rw_state_time(struct rw_planner *p, struct rw_state *s, struct dt_err *e);
+/* Fill doubt_us, if it is not there yet. Only where times are modelled; it stays NULL where costs are not known. */
+int rw_state_doubts(struct rw_planner *p, struct rw_state *s, struct dt_err *e);
 /* Members, costs and time of the original. */
 int rw_state_first(struct rw_planner *p, struct rw_state *s, struct dt_err *e);
 /* The state that an edit makes: its graph, read back and compiled. *ret_first: the first launch of T. What the newest
@@ -105,12 +108,20 @@ void rw_followed(struct rw_planner *p);
 
 /* Are times measured, not modelled? */
 bool rw_measures(const struct rw_planner *p);
-/* Is `next` faster by more than the noise? 1: it is, or it is forced; 0: it is not; negative: error. If times are
- * measured, both states get theirs from this comparison, and `why` says what noise there was. */
+/* Is `next` faster for sure: by more than the noise, and where times are modelled, in whichever way the model is wrong?
+ * 1: it is, or it is forced; 0: it is not; negative: error. If times are measured, both states get theirs from this
+ * comparison, and `why` says what noise there was. */
 int rw_faster(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why, struct dt_err *e);
-/* The same, without asking the library. */
+/* Is `next` the better one of two that are both sure? By the model as it is; measured, as rw_faster. */
+int rw_better(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why, struct dt_err *e);
+/* By how many times `next` is faster, at least and at most, over all doubts; zeros where that is not known. */
+int rw_gain(struct rw_planner *p, struct rw_state *now, struct rw_state *next, double ret[2], struct dt_err *e);
+/* As rw_faster, without asking the library. */
 int rw_faster_now(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why,
                   struct dt_err *e);
+
+/* The launches of s that o does not have, ascending; *ret is the caller's. */
+int rw_only_in(const struct rw_state *s, const struct rw_state *o, uint32_t **ret, uint32_t *ret_n, struct dt_err *e);
 
 /* A measured comparison of two states, as it is kept: by the launches that only one of them has. */
 struct rw_times {

@@ -11,6 +11,8 @@
  * differ on another device; so `maps`, the device that the maps were made on, is said, and nobody need check it.
  * `machine_code`: who assembled the `cubin` of each module that is not a posted one, if an assembler is at hand.
  *
+ * Modelled times have the range that they take under all doubts (compare.c), gains theirs: `range_us`, `gain_range`.
+ *
  * Also in it: `timeline` (when each launch of graph and plan begins and ends, microseconds; measured steps are laid in
  * a row), `checked` and `warnings` (gate/original.c), before_us and after_us of a rewrite that was timed, assembler and
  * rewriter in `toolchain`; and, if times are measured, `measured`: how many comparisons the device made, and how many
@@ -29,10 +31,26 @@
 static bool plan_put(json_t *o, const char *key, json_t *v) { return v && json_object_set_new(o, key, v) == 0; }
 static json_t *us(double t) { return json_real(round(t * 1000) / 1000); }
 
-static json_t *timing(const struct rw_state *s)
+/* ndoubt: under so many doubts the state is timed; 0: it is measured. */
+static json_t *timing(const struct rw_state *s, unsigned ndoubt)
 {
-    return json_pack("{s:o,s:s,s:I,s:o}", "time_us", us(s->time.time_us), "method", s->time.method, "launches",
-                     (json_int_t)s->graph->nlaunch, "ci95_us", us(s->time.ci95_us));
+    json_t *o = json_pack("{s:o,s:s,s:I,s:o}", "time_us", us(s->time.time_us), "method", s->time.method, "launches",
+                          (json_int_t)s->graph->nlaunch, "ci95_us", us(s->time.ci95_us));
+    double low = s->time.time_us, high = low;
+    for (unsigned k = 0; s->doubt_us && k < ndoubt; k++) {
+        low = s->doubt_us[k] < low ? s->doubt_us[k] : low;
+        high = s->doubt_us[k] > high ? s->doubt_us[k] : high;
+    }
+    if (o && s->doubt_us && ndoubt && !plan_put(o, "range_us", json_pack("[o,o]", us(low), us(high)))) {
+        json_decref(o);
+        return NULL;
+    }
+    return o;
+}
+
+static json_t *gain_range(const double gain[2])
+{
+    return json_pack("[o,o]", json_real(round(gain[0] * 10000) / 10000), json_real(round(gain[1] * 10000) / 10000));
 }
 
 /* [begin, end] of every launch in microseconds. */
@@ -71,6 +89,8 @@ static json_t *rewrites(const struct rw_planner *p)
             ok = plan_put(o, "reason", reason(p, x->reason));
         if (ok && x->before_us > 0)
             ok = plan_put(o, "before_us", us(x->before_us)) && plan_put(o, "after_us", us(x->after_us));
+        if (ok && x->verdict == RW_KEPT && x->gain[1] > 0)
+            ok = plan_put(o, "gain_range", gain_range(x->gain));
         ok = ok ? json_array_append_new(list, o) == 0 : (json_decref(o), false);
     }
     if (!ok) {
@@ -306,8 +326,14 @@ static json_t *plan_checked(const struct rw_original *o)
 
 json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
 {
-    const struct rw_state *first = &p->state.p[0], *last = &p->state.p[p->state.n - 1];
+    struct rw_state *first = &p->state.p[0], *last = &p->state.p[p->state.n - 1];
     const struct dev_info *d = dev_info(p->dev);
+    double gain[2];
+    unsigned n = 0;
+    if (rw_gain(p, first, last, gain, e) < 0)
+        return NULL;
+    while (!rw_measures(p) && dev_doubt(p->dev, n, &(bool){false}))
+        n++;
     json_t *doc = json_object(), *ptx = rw_graph_ptx(last->prog), *mine = rw_graph_ptx(first->prog), *scratch;
     json_t *code = NULL;
     bool ok = doc && ptx && mine && machine_code(p, json_object_get(ptx, "modules"), &code, e) == 0;
@@ -315,7 +341,8 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
          plan_put(doc, "name", json_incref(json_object_get(ptx, "name"))) &&
          plan_put(doc, "signature", p->signature ? json_string(p->signature) : json_null()) &&
          plan_put(doc, "device", dev_info_to_json(d)) && plan_put(doc, "toolchain", toolchain(d)) &&
-         plan_put(doc, "baseline", timing(first)) && plan_put(doc, "optimized", timing(last)) &&
+         plan_put(doc, "baseline", timing(first, n)) && plan_put(doc, "optimized", timing(last, n)) &&
+         (!(gain[1] > 0) || plan_put(doc, "gain_range", gain_range(gain))) &&
          plan_put(doc, "timeline", json_pack("{s:o,s:o}", "baseline", timeline(first), "optimized", timeline(last))) &&
          plan_put(doc, "rewrites", rewrites(p)) && plan_put(doc, "assumes", assumes(last, d, code, e)) &&
          plan_put(doc, "verified", verified(p)) &&

@@ -115,6 +115,7 @@ static bool adopt(struct rw_planner *p, struct saved *s)
     struct rw_entry x = s->entry.p[s->state.p[0].entry];
     struct dt_str why = {0};
     x.verdict = RW_DROPPED;
+    x.gain[0] = x.gain[1] = 0;
     x.before_us = is->time.time_us;
     x.after_us = was->time.time_us;
     dt_str_addf(&why, "it gained, but the whole plan is faster without it: %s %.2f us, with it %.2f us",
@@ -161,7 +162,7 @@ int rw_rivals(struct rw_planner *p, struct dt_err *e)
         int r = rw_all_rounds(p, e);
         struct rw_state *is = &p->state.p[p->state.n - 1], *was = &s.state.p[s.state.n - 1];
         struct dt_str why = {0};
-        int faster = r == 0 && !p->budget_spent ? rw_faster(p, was, is, &why, e) : 0;
+        int faster = r == 0 && !p->budget_spent ? rw_better(p, was, is, &why, e) : 0;
         dt_str_done(&why);
         r = faster < 0 ? faster : r;
         if (faster == 1) {

@@ -2,7 +2,8 @@
  *
  * The state of a candidate borrows what the newest state knows: modules (dev_prog_derive), costs of launches that stay,
  * and for each launch which launches of the original it stands for. On the software device a state's time is modelled
- * from its launches' costs, and nothing runs. On a real one it is measured beside another state's (compare.c); that of
+ * from its launches' costs, and nothing runs; so are the times that it would have if the model were wrong in one of the
+ * ways that are thought of (rw_state_doubts). On a real one it is measured beside another state's (compare.c); that of
  * the posted graph is measured once alone.
  */
 #include "rewrite/plan/plan-priv.h"
@@ -27,6 +28,8 @@ void rw_state_done(struct rw_state *s)
     free(s->cost);
     free(s->member);
     free(s->racy);
+    free(s->made);
+    free(s->doubt_us);
     free(s->from);
     memset(s, 0, sizeof *s);
 }
@@ -39,12 +42,30 @@ static bool all_known(const struct rw_state *s)
     return known;
 }
 
-/* From the launches' costs where they are known, else by running the graph. */
+/* Run the graph once, step by step, for the costs of its launches. */
+static int state_costs(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
+{
+    struct dev_run *run = NULL;
+    if (!s->cost && !(s->cost = dt_calloc(s->graph->nlaunch + 1, sizeof *s->cost)))
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    int r = dev_run_new(p->dev, s->prog, &run, e);
+    if (r == 0)
+        r = dev_run_fill(run, 0, -1, e);
+    for (uint32_t k = 0; k < s->graph->nlaunch && r == 0; k++)
+        if ((r = dev_run_step(run, k, e)) == 0)
+            r = dev_run_cost(run, k, &s->cost[k], e);
+    dev_run_free(run);
+    return rw_recover(p->dev, r, e);
+}
+
+/* From the launches' costs on the software device; on a real one by running the graph. */
 int rw_state_time(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
 {
     struct dev_run *run = NULL;
     bool soft = dev_info(p->dev)->soft;
     int r = 0;
+    free(s->doubt_us);
+    s->doubt_us = NULL;
     free(s->step_us);
     s->step_us = dt_calloc(s->graph->nlaunch + 1, sizeof *s->step_us);
     free(s->begin_us);
@@ -53,19 +74,47 @@ int rw_state_time(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
     s->end_us = dt_calloc(s->graph->nlaunch + 1, sizeof *s->end_us);
     if (!s->step_us || !s->begin_us || !s->end_us)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    if (all_known(s))
-        return dev_model_time(p->dev, s->prog, s->cost, &s->time, s->step_us, s->begin_us, s->end_us, e);
+    if (soft) {
+        if (!all_known(s))
+            r = state_costs(p, s, e);
+        return r ? r
+                 : dev_model_time(p->dev, s->prog, s->cost, s->made, 0, &s->time, s->step_us, s->begin_us, s->end_us,
+                                  e);
+    }
     if ((r = dev_run_new(p->dev, s->prog, &run, e)) < 0 || (r = dev_run_fill(run, 0, -1, e)) < 0 ||
-        (r = dev_run_once(run, e)) < 0 || (r = dev_run_time(run, soft ? 1 : 30, &s->time, s->step_us, e)) < 0 ||
-        (soft && (r = dev_run_timeline(run, s->begin_us, s->end_us, e)) < 0)) {
+        (r = dev_run_once(run, e)) < 0 || (r = dev_run_time(run, 30, &s->time, s->step_us, e)) < 0) {
         dev_run_free(run);
         return rw_recover(p->dev, r, e);
     }
-    for (uint32_t k = 0; !soft && k < s->graph->nlaunch; k++) {
+    for (uint32_t k = 0; k < s->graph->nlaunch; k++) {
         s->begin_us[k] = k ? s->end_us[k - 1] : 0;
         s->end_us[k] = s->begin_us[k] + s->step_us[k];
     }
     dev_run_free(run);
+    return 0;
+}
+
+int rw_state_doubts(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
+{
+    unsigned n = 0;
+    struct dev_time t;
+    int r = 0;
+    if (s->doubt_us || !all_known(s))
+        return 0;
+    while (dev_doubt(p->dev, n, &(bool){false}))
+        n++;
+    double *us = dt_calloc(n + 1, sizeof *us);
+    if (!us)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (unsigned k = 0; k < n && r == 0; k++) {
+        r = k ? dev_model_time(p->dev, s->prog, s->cost, s->made, k, &t, NULL, NULL, NULL, e) : 0;
+        us[k] = k ? t.time_us : s->time.time_us;
+    }
+    if (r < 0) {
+        free(us);
+        return r;
+    }
+    s->doubt_us = us;
     return 0;
 }
 
@@ -98,7 +147,8 @@ int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state
     s.cost = now->cost ? dt_calloc(m + 1, sizeof *s.cost) : NULL;
     s.member = dt_calloc(m * words + 1, sizeof *s.member);
     s.racy = now->racy ? dt_calloc(m + 1, sizeof *s.racy) : NULL;
-    if (r == 0 && (!s.from || !s.member || (now->cost && !s.cost) || (now->racy && !s.racy)))
+    s.made = dt_calloc(m + 1, sizeof *s.made);
+    if (r == 0 && (!s.from || !s.member || !s.made || (now->cost && !s.cost) || (now->racy && !s.racy)))
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t k = 0; r == 0 && k + x->nlaunch < n + 1; k++) {
         if (order[k] != x->launch[0]) {
@@ -107,6 +157,7 @@ int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state
                 s.cost[at] = now->cost[order[k]];
             if (s.racy)
                 s.racy[at] = now->racy[order[k]];
+            s.made[at] = now->made && now->made[order[k]];
             s.from[at++] = order[k];
             continue;
         }
@@ -119,6 +170,9 @@ int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state
             for (uint32_t j = 0; s.racy && j < x->nlaunch; j++)
                 s.racy[at] |= now->racy[x->launch[j]];
             s.from[at] = x->part.p[i].same;
+            s.made[at] = s.from[at] == UINT32_MAX && !x->kind->same_code;
+            for (uint32_t j = 0; now->made && j < x->nlaunch; j++)
+                s.made[at] |= now->made[x->launch[j]];
             if (s.cost && s.from[at] != UINT32_MAX)
                 s.cost[at] = now->cost[s.from[at]];
         }

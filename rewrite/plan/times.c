@@ -87,9 +87,7 @@ static int in_both(const struct rw_state *s, uint32_t i, const struct rw_state *
     return r;
 }
 
-/* The launches of s that o does not have, ascending. */
-static int only_in(const struct rw_state *s, const struct rw_state *o, uint32_t **ret, uint32_t *ret_n,
-                   struct dt_err *e)
+int rw_only_in(const struct rw_state *s, const struct rw_state *o, uint32_t **ret, uint32_t *ret_n, struct dt_err *e)
 {
     uint32_t n = 0, *v = dt_calloc(s->graph->nlaunch + 1, sizeof *v);
     if (!v)
@@ -221,7 +219,7 @@ int rw_times_get(struct rw_planner *p, const struct rw_state *now, const struct 
     uint32_t *gone = NULL, ngone = 0;
     struct rw_times t = {0};
     int r = 0;
-    if (m && !((r = only_in(now, next, &gone, &ngone, e)) < 0) && !((r = only_in(next, now, &t.launch, &t.n, e)) < 0))
+    if (m && !((r = rw_only_in(now, next, &gone, &ngone, e)) < 0) && !((r = rw_only_in(next, now, &t.launch, &t.n, e)) < 0))
         r = (t.us = dt_calloc((size_t)t.n + 1, sizeof *t.us)) ? times_make_key(p, now, next, gone, ngone, &t, e)
                                                               : dt_err_set(e, DT_E_NOMEM, "out of memory");
     double own = r == 0 && gone ? own_us(now, gone, ngone, next, &t) : 0;

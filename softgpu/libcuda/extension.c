@@ -331,10 +331,33 @@ CUresult dovetailCheckWork(const struct dovetail_work *work, unsigned blocks, un
     return CUDA_SUCCESS;
 }
 
-CUresult dovetailTimeline(unsigned n, const struct dovetail_work *work, const unsigned *at, const unsigned *after,
-                          const unsigned char *early, double *start_us, double *end_us)
+CUresult dovetailDoubt(unsigned doubt, const char **name, int *moot)
+{
+    CU_READY();
+    CU_REQUIRE(name && moot, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(sg_doubt_at(doubt), CUDA_ERROR_NOT_FOUND);
+    *name = sg_doubt_at(doubt)->name;
+    *moot = sg_doubt_at(doubt)->late;
+    return CUDA_SUCCESS;
+}
+
+_Static_assert(DOVETAIL_BURDENS == SG_BURDENS, "the same numbers");
+
+CUresult dovetailBurden(const struct dovetail_work *work, double *burden, double *in_flight)
 {
     CU_CONTEXT(c);
+    struct sg_work w;
+    CU_REQUIRE(work && burden && in_flight && unwrap(&w, work), CUDA_ERROR_INVALID_VALUE);
+    sg_burden(c->dev->model, &w, burden, in_flight);
+    return CUDA_SUCCESS;
+}
+
+CUresult dovetailTimeline(unsigned doubt, unsigned n, const struct dovetail_work *work, const unsigned *at,
+                          const unsigned *after, const unsigned char *early, const unsigned char *made,
+                          double *start_us, double *end_us)
+{
+    CU_CONTEXT(c);
+    CU_REQUIRE(sg_doubt_at(doubt), CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(n && work && at && start_us && end_us, CUDA_ERROR_INVALID_VALUE);
     for (unsigned i = 0; i < n; i++) {
         CU_REQUIRE(at[i] <= at[i + 1] && (after || at[i] == at[i + 1]), CUDA_ERROR_INVALID_VALUE);
@@ -352,8 +375,9 @@ CUresult dovetailTimeline(unsigned n, const struct dovetail_work *work, const un
         w[i].after = after + at[i];
         w[i].nafter = at[i + 1] - at[i];
         w[i].early = early ? early + at[i] : NULL;
+        w[i].made = made && made[i];
     }
-    int r = sg_timeline_of(c->dev->model, w, n, c->distinct);
+    int r = sg_timeline_of(c->dev->model, w, n, c->distinct, sg_doubt_at(doubt));
     for (unsigned i = 0; i < n && !r; i++) {
         start_us[i] = w[i].start_us;
         end_us[i] = w[i].end_us;

@@ -38,6 +38,7 @@ struct dovetail_work {
     uint64_t word[96]; /* DOVETAIL_WORK, then numbers (extension.c) */
 };
 /* raise the last one when their places, or the counts of any launch, may change */
+#define DOVETAIL_BURDENS 13 /* numbers of dovetailBurden */
 #define DOVETAIL_WORK UINT64_C(0x6476776b00000002)
 
 /* EXT(result name, parameters) */
@@ -102,9 +103,16 @@ struct dovetail_work {
     EXT(dovetailSetDistinct, (size_t bytes))                                                                           \
     /* Modelled start and end of n works launched as one graph on the current context's device: work i after works     \
      * after[at[i]] … after[at[i + 1] - 1], all of them earlier; early[k]: after[k] is a programmatic edge (early      \
-     * NULL: none is). Nothing runs, and the context's clock stands. */                                                \
-    EXT(dovetailTimeline, (unsigned n, const struct dovetail_work *work, const unsigned *at, const unsigned *after,    \
-                           const unsigned char *early, double *start_us, double *end_us))
+     * NULL: none is); made[i]: a rewrite's code (NULL: none is). Nothing runs, and the context's clock stands.        \
+     * `doubt`: the model is wrong in this way; 0: it is right. */                                                     \
+    EXT(dovetailTimeline, (unsigned doubt, unsigned n, const struct dovetail_work *work, const unsigned *at,           \
+                           const unsigned *after, const unsigned char *early, const unsigned char *made,               \
+                           double *start_us, double *end_us))                                                          \
+    /* A way in which the model may be wrong (softgpu/model/doubts.def). moot: something is said to gain nothing.      \
+     * NOT_FOUND: there are no more. */                                                                                \
+    EXT(dovetailDoubt, (unsigned doubt, const char **name, int *moot))                                                 \
+    /* What a work asks for: DOVETAIL_BURDENS numbers (sg_burden), and threads in flight. */                           \
+    EXT(dovetailBurden, (const struct dovetail_work *work, double *burden, double *in_flight))
 /* clang-format on */
 
 #define EXT(name, params) typedef CUresult(*name##_t) params;

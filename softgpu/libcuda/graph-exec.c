@@ -191,7 +191,7 @@ static CUresult run_graph(struct run *r, struct CUgraph_st *g, const uint32_t *b
 
 static CUresult give_times(struct run *r)
 {
-    CU_TRY(cu_from_dt(sg_timeline_of(r->c->dev->model, r->work.p, (uint32_t)r->work.n, r->c->distinct)));
+    CU_TRY(cu_from_dt(sg_timeline_of(r->c->dev->model, r->work.p, (uint32_t)r->work.n, r->c->distinct, NULL)));
     double end = 0;
     for (size_t i = 0; i < r->work.n; i++) {
         struct CUgraphNode_st *n = r->node.p[i];

@@ -36,6 +36,7 @@
 #define WARP 32.0
 #define NEIGHBOURS 0.1  /* they read so much of the same: what is read again is read soon */
 #define L2_CLOCK_NS 0.6 /* of an atomic where others meet */
+#define AT_ONCE 0.1    /* of a kernel's work, before it waits for prerequisites: less is nothing */
 #define MAX_WAVES 64    /* more are simulated as this many of longer blocks */
 /* blocks of a kernel that are followed one by one where they wait for each other; of more, a part waits for all before
  * it */
@@ -63,7 +64,7 @@ static double miss_of(const struct sg_sim *s, const struct sg_work *w)
             between += (double)x->bytes;
         }
     }
-    double held = between <= (double)s->m->l2_bytes ? 1 : (double)s->m->l2_bytes / between;
+    double held = between <= s->l2_bytes ? 1 : s->l2_bytes / between;
     return s->miss * (1 - held * (found < want ? found : want) / all);
 }
 
@@ -87,7 +88,7 @@ static double cost_units(const struct sg_sim_kern *k, const struct sg_stats *st,
 static double reread(const struct sg_sim *s, const struct sg_work *w, const struct sg_stats *st, uint32_t blocks)
 {
     const struct sg_profile *p = &st->profile;
-    double size = (double)s->m->l2_bytes, again = (double)p->again * 32, once = (double)p->l2_read * 32 - again,
+    double size = s->l2_bytes, again = (double)p->again * 32, once = (double)p->l2_read * 32 - again,
            others = once - (double)st->unique_read_bytes, part = (double)p->shared_part * 1e-6;
     double beside = (double)sg_occupancy(s->m, w->threads, w->registers, w->shared_bytes).blocks_per_sm * s->m->sms;
     beside = beside < blocks ? beside : blocks;
@@ -105,6 +106,7 @@ static void followed_cost(const struct sg_sim *s, const struct sg_work *w, const
                           struct sg_sim_kern *k)
 {
     const struct sg_model *m = s->m;
+    const struct sg_doubt *d = s->d;
     const struct sg_profile *p = &st->profile;
     const uint64_t *slot = p->slots;
     double n = cost_units(k, st, blocks), warps = (w->threads + 31) / 32, all = 0;
@@ -116,29 +118,31 @@ static void followed_cost(const struct sg_sim *s, const struct sg_work *w, const
     c = max2(c, over((double)(slot[SG_PIPE_FMA] + slot[SG_PIPE_IMAD]) * WARP, m->fp32_lanes));
     c = max2(c, over((double)slot[SG_PIPE_FP64] * WARP, m->fp64_lanes));
     c = max2(c, over((double)slot[SG_PIPE_XU] * WARP, m->sfu_lanes));
+    c *= d->issue;
     double of_warps = c; /* a scheduler has its own part of these */
-    c = max2(c, over((double)slot[SG_PIPE_LSU] * WARP, m->lsu_lanes));
-    c = max2(c, over((double)st->tensor_flops, m->tensor_flops));
-    c = max2(c, (double)p->shared_passes + (double)p->l1_quarters / 4);
+    c = max2(c, over((double)slot[SG_PIPE_LSU] * WARP, m->lsu_lanes) * d->local);
+    c = max2(c, over((double)st->tensor_flops, m->tensor_flops) * d->tensor);
+    c = max2(c, ((double)p->shared_passes + (double)p->l1_quarters / 4) * d->local);
     double sectors = (double)p->l2_read + (double)p->l2_write;
-    c = max2(c, sectors * 32 / GLOBAL_BYTES_CLOCK);
-    c = max2(c, over((double)st->cluster_bytes, m->dsm_bytes_clock));
-    k->issue = c / n / s->clocks_us;
+    c = max2(c, sectors * 32 / GLOBAL_BYTES_CLOCK * d->l2);
+    c = max2(c, over((double)st->cluster_bytes, m->dsm_bytes_clock) * d->cluster);
+    double made = w->made ? d->made : 1;
+    k->issue = c / n / s->clocks_us * made;
     double miss = miss_of(s, w);
     /* the clocks were counted with the nearer half's latency, and with DRAM's */
     double away = s->far * (m->l2_far_ns - m->l2_near_ns) / (m->dram_latency_ns - m->l2_near_ns);
     double floor = ((double)p->alone_near +
                     max2(miss, away * (1 - miss) + miss) * ((double)p->alone_far - (double)p->alone_near)) /
-                   n / s->clocks_us;
-    floor += (double)st->cluster_accesses / n / w->threads * m->dsm_ns / 1000 / IN_FLIGHT;
-    floor += (double)st->cluster_syncs / n / w->threads * m->cluster_sync_ns / 1000;
+                   n / s->clocks_us * d->alone;
+    floor += (double)st->cluster_accesses / n / w->threads * m->dsm_ns / 1000 / IN_FLIGHT * d->cluster;
+    floor += (double)st->cluster_syncs / n / w->threads * m->cluster_sync_ns / 1000 * d->cluster;
     if (warps < 4)
         floor = max2(floor, of_warps / n / s->clocks_us * 4 / warps);
-    k->floor = floor + m->block_start_ns / 1000;
-    k->l2 = (sectors * 32 + (double)p->atomics * 3.2 + (double)st->prefetched_bytes) / n;
-    k->dispatch = m->block_rate_ns / 1000 * blocks / n;
-    k->hot = (double)p->hot * L2_CLOCK_NS / 1000 / n;
-    k->dram = (((double)st->unique_read_bytes + (double)st->unique_write_bytes) * miss + reread(s, w, st, blocks) +
+    k->floor = floor * made + m->block_start_ns / 1000 * d->start;
+    k->l2 = (sectors * 32 + (double)p->atomics * 3.2 + (double)st->prefetched_bytes) / n * d->l2;
+    k->dispatch = m->block_rate_ns / 1000 * blocks / n * d->start;
+    k->hot = (double)p->hot * L2_CLOCK_NS / 1000 / n * d->hot;
+    k->dram = d->dram * (((double)st->unique_read_bytes + (double)st->unique_write_bytes) * miss + reread(s, w, st, blocks) +
                (double)st->prefetched_bytes * s->miss) /
               n;
 }
@@ -164,10 +168,11 @@ static void block_cost(const struct sg_sim *s, const struct sg_work *w, const st
             mine.profile = profile_part(&w->stats, st);
         followed_cost(s, w, &mine, blocks, k);
         if (k->talk) /* its number from a counter; a signal's way to the L2, and that of the poll that sees it */
-            k->floor += (k->part ? 3 : 1) * mean_l2_ns(s->m) / 1000;
+            k->floor += (k->part ? 3 : 1) * mean_l2_ns(s->m) / 1000 * s->d->flags;
         return;
     }
     const struct sg_model *m = s->m;
+    const struct sg_doubt *d = s->d;
     double n = cost_units(k, st, blocks), threads = n * w->threads, warps = (w->threads + 31) / 32;
     double pad = warps * 32 / w->threads; /* lanes of a partial warp are issued too */
     double c = (double)st->instructions * pad / ISSUE_CLOCK;
@@ -175,13 +180,15 @@ static void block_cost(const struct sg_sim *s, const struct sg_work *w, const st
     c = max2(c, over((double)st->fp64 * pad, m->fp64_lanes));
     c = max2(c, over((double)st->integer * pad, m->int_lanes));
     c = max2(c, over((double)st->sfu * pad, m->sfu_lanes));
-    c = max2(c, over((double)st->memory * pad, m->lsu_lanes));
-    c = max2(c, over((double)st->tensor_flops, m->tensor_flops));
-    c = max2(c, (double)st->shared_bytes / SHARED_BYTES_CLOCK);
+    c *= d->issue;
+    c = max2(c, over((double)st->memory * pad, m->lsu_lanes) * d->local);
+    c = max2(c, over((double)st->tensor_flops, m->tensor_flops) * d->tensor);
+    c = max2(c, (double)st->shared_bytes / SHARED_BYTES_CLOCK * d->local);
     double global = (double)st->global_read_bytes + (double)st->global_write_bytes;
-    c = max2(c, global / GLOBAL_BYTES_CLOCK);
-    c = max2(c, over((double)st->cluster_bytes, m->dsm_bytes_clock));
-    k->issue = c / n / s->clocks_us;
+    c = max2(c, global / GLOBAL_BYTES_CLOCK * d->l2);
+    c = max2(c, over((double)st->cluster_bytes, m->dsm_bytes_clock) * d->cluster);
+    double made = w->made ? d->made : 1;
+    k->issue = c / n / s->clocks_us * made;
     double miss = miss_of(s, w);
 
     double shared_ops = (double)st->shared_bytes / 4, cluster_ops = (double)st->cluster_accesses;
@@ -195,19 +202,20 @@ static void block_cost(const struct sg_sim *s, const struct sg_work *w, const st
     double floor = (double)st->instructions / threads * ALU_CLOCKS / s->clocks_us;
     floor += shared_ops / threads * SHARED_CLOCKS / IN_FLIGHT / s->clocks_us;
     floor += global_ops / threads * latency_us / IN_FLIGHT;
-    floor += cluster_ops / threads * m->dsm_ns / 1000 / IN_FLIGHT;
+    floor += cluster_ops / threads * m->dsm_ns / 1000 / IN_FLIGHT * d->cluster;
     floor *= max2(busy, 1);
     floor += (double)st->barriers / threads * BARRIER_CLOCKS / s->clocks_us;
-    floor += (double)st->cluster_syncs / threads * m->cluster_sync_ns / 1000;
+    floor += (double)st->cluster_syncs / threads * m->cluster_sync_ns / 1000 * d->cluster;
     if (global_ops > 0)
         floor = max2(floor, latency_us);
+    floor *= d->alone;
     if (warps < 4)
         floor = max2(floor, k->issue * 4 / warps);
-    k->floor = floor + m->block_start_ns / 1000;
+    k->floor = floor * made + m->block_start_ns / 1000 * d->start;
     if (k->talk) /* its number from a counter; a signal's way to the L2, and that of the poll that sees it */
-        k->floor += (k->part ? 3 : 1) * l2_ns / 1000;
-    k->l2 = (global + (double)st->prefetched_bytes) / n;
-    k->dram = (((double)st->unique_read_bytes + (double)st->unique_write_bytes) * miss +
+        k->floor += (k->part ? 3 : 1) * l2_ns / 1000 * d->flags;
+    k->l2 = (global + (double)st->prefetched_bytes) / n * d->l2;
+    k->dram = d->dram * (((double)st->unique_read_bytes + (double)st->unique_write_bytes) * miss +
                (double)st->prefetched_bytes * s->miss) /
               n;
 }
@@ -263,6 +271,13 @@ static int start_part(struct sg_sim *s, struct sg_sim_kern k, const struct sg_st
     double longest = (double)st->longest;
     k.prologue = longest > 0 ? (double)st->before_wait / longest : 0;
     k.trigger = longest > 0 ? (double)st->before_trigger / longest : 1;
+    if (s->d->early_us > 0 && k.prologue < AT_ONCE)
+        for (uint32_t i = 0; i < w->nafter; i++)
+            if (sg_sim_early(s, w, i)) { /* once, for the blocks that were there */
+                double waves = (double)blocks / ((double)resident * s->m->sms);
+                k.floor += s->d->early_us / max2(waves, 1);
+                break;
+            }
     if (!dt_push(&s->kern, k))
         return DT_E_NOMEM;
     insert_in_order(s, s->kern.n - 1);

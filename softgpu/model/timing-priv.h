@@ -48,6 +48,8 @@ struct sg_sim {
     double now, clocks_us, miss;
     bool followed; /* kernels have profiles; else costs are closed forms, and no limit is rounded off */
     double far;    /* 1: what is read may lie in the other half of the L2 */
+    const struct sg_doubt *d;
+    double l2_bytes; /* as the doubt has it */
     struct sg_sim_sm *sm;
     struct dt_vec(struct sg_sim_kern) kern;   /* running, in program order; finished ones stay until compacted */
     struct dt_vec(struct sg_sim_group) group; /* free ones are chained through next from free_group */
@@ -65,6 +67,8 @@ static inline double max2(double a, double b) { return a > b ? a : b; }
 
 /* timing.c: the part of accesses that misses the L2, of a footprint of so many L2 sizes. */
 double sg_sim_miss(const struct sg_model *m, double x);
+/* timing.c: is the dependency of work w on its `after[k]` a programmatic one? */
+bool sg_sim_early(const struct sg_sim *s, const struct sg_work *w, uint32_t k);
 /* cost.c: work i, a kernel, begins: its blocks are there to be placed. DT_E_LAUNCH: none of them fits an SM. */
 int sg_sim_start(struct sg_sim *s, uint32_t i);
 /* place.c: give every SM what fits, the emptiest first, kernels in program order. */

@@ -135,12 +135,17 @@ static void limit(struct sg_sim *s, double capacity, unsigned power,
 
 static int make_ready(struct sg_sim *s, uint32_t i);
 
+bool sg_sim_early(const struct sg_sim *s, const struct sg_work *w, uint32_t k)
+{
+    return w->early && w->early[k] && !s->d->late;
+}
+
 static bool is_early(const struct sg_sim *s, uint32_t from, uint32_t to)
 {
     const struct sg_work *w = &s->w[to];
-    for (uint32_t i = 0; w->early && i < w->nafter; i++)
+    for (uint32_t i = 0; i < w->nafter; i++)
         if (w->after[i] == from)
-            return w->early[i];
+            return sg_sim_early(s, w, i);
     return false;
 }
 
@@ -149,8 +154,8 @@ static bool is_early(const struct sg_sim *s, uint32_t from, uint32_t to)
 static bool held(const struct sg_sim *s, const struct sg_sim_kern *k)
 {
     const struct sg_work *w = &s->w[k->work];
-    for (uint32_t i = 0; w->early && i < w->nafter; i++)
-        if (w->early[i] && s->state[w->after[i]] != DONE)
+    for (uint32_t i = 0; i < w->nafter; i++)
+        if (sg_sim_early(s, w, i) && s->state[w->after[i]] != DONE)
             return true;
     return false;
 }
@@ -220,11 +225,12 @@ static void rates(struct sg_sim *s)
         if (k)
             g->rate = waits(s, g) || (held(s, k) && g->left - g->length * (1 - k->prologue) <= 1e-9) ? 0 : 1 / k->floor;
     }
+    bool rounded = s->followed && !s->d->sharp;
     for (uint32_t i = 0; i < s->m->sms; i++)
         if (s->sm[i].first != SG_NO_INDEX)
-            limit(s, 1, s->followed ? SM_POWER : 0, demand_issue, i);
-    limit(s, s->m->l2_gbps * 1000, s->followed ? MEM_POWER : 0, demand_l2, SG_NO_INDEX);
-    limit(s, s->m->dram_gbps * s->m->dram_sustained * 1000, s->followed ? MEM_POWER : 0, demand_dram, SG_NO_INDEX);
+            limit(s, 1, rounded ? SM_POWER : 0, demand_issue, i);
+    limit(s, s->m->l2_gbps * 1000, rounded ? MEM_POWER : 0, demand_l2, SG_NO_INDEX);
+    limit(s, s->m->dram_gbps * s->m->dram_sustained * 1000, rounded ? MEM_POWER : 0, demand_dram, SG_NO_INDEX);
     limit(s, 1, 0, demand_hot, SG_NO_INDEX);
     limit(s, 1, 0, demand_dispatch, SG_NO_INDEX);
 }
@@ -235,10 +241,10 @@ static int make_ready(struct sg_sim *s, uint32_t i)
     struct sg_work *w = &s->w[i];
     double t = 0;
     for (uint32_t k = 0; k < w->nafter; k++)
-        t = max2(t, w->early && w->early[k] && s->trigger_us[w->after[k]] >= 0 ? s->trigger_us[w->after[k]]
-                                                                               : s->w[w->after[k]].end_us);
+        t = max2(t, sg_sim_early(s, w, k) && s->trigger_us[w->after[k]] >= 0 ? s->trigger_us[w->after[k]]
+                                                                             : s->w[w->after[k]].end_us);
     if (w->kind == SG_WORK_KERNEL || w->kind == SG_WORK_COPY || w->kind == SG_WORK_SET)
-        t += s->m->graph_launch_us;
+        t += s->m->graph_launch_us * s->d->launch;
     w->start_us = t; /* and not before the host has issued it */
     s->state[i] = READY;
     return dt_push(&s->ready, i) ? 0 : DT_E_NOMEM;
@@ -254,7 +260,7 @@ static void issue_from(struct sg_sim *s, uint32_t i, double t)
             return;
         }
         if (!w->in_graph)
-            t += w->kind == SG_WORK_EVENT ? s->m->event_us : s->m->launch_us;
+            t += w->kind == SG_WORK_EVENT ? s->m->event_us : s->m->launch_us * s->d->launch;
         s->issue_at[i] = t;
     }
 }
@@ -441,22 +447,24 @@ double sg_sim_miss(const struct sg_model *m, double x)
     return 1;
 }
 
-int sg_timeline(const struct sg_model *m, struct sg_work *w, uint32_t n) { return sg_timeline_of(m, w, n, 0); }
+int sg_timeline(const struct sg_model *m, struct sg_work *w, uint32_t n) { return sg_timeline_of(m, w, n, 0, NULL); }
 
-int sg_timeline_of(const struct sg_model *m, struct sg_work *w, uint32_t n, double distinct)
+int sg_timeline_of(const struct sg_model *m, struct sg_work *w, uint32_t n, double distinct, const struct sg_doubt *d)
 {
     if (!n)
         return 0;
     struct sg_sim s = {.m = m, .w = w, .n = n, .clocks_us = m->clock_khz / 1000.0, .free_group = SG_NO_INDEX};
+    s.d = d ? d : sg_doubt_at(0);
+    s.l2_bytes = (double)m->l2_bytes / s.d->cache;
     double f = timing_footprint(w, n);
     if (distinct > 0 && distinct < f)
         f = distinct;
     for (uint32_t i = 0; i < n; i++)
         s.followed |= w[i].kind == SG_WORK_KERNEL && w[i].stats.profile.alone_near > 0;
-    s.miss = s.followed                 ? sg_sim_miss(m, f / (double)m->l2_bytes)
-             : f <= (double)m->l2_bytes ? 0
-                                        : 1 - (double)m->l2_bytes / f;
-    s.far = m->l2_halves > 1 && 2 * f > (double)m->l2_bytes ? 1 : 0;
+    s.miss = s.followed                 ? sg_sim_miss(m, f / s.l2_bytes)
+             : f <= s.l2_bytes ? 0
+                                        : 1 - s.l2_bytes / f;
+    s.far = m->l2_halves > 1 && 2 * f > s.l2_bytes ? 1 : 0;
     s.sm = dt_calloc(m->sms, sizeof *s.sm);
     s.waits = dt_calloc(n, sizeof *s.waits);
     s.out_at = dt_calloc((size_t)n + 1, sizeof *s.out_at);

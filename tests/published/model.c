@@ -313,7 +313,8 @@ static void launch(const struct gpu *g, const struct code *c, struct memory *m, 
 
 /* ---- a row ------------------------------------------------------------------------------------------------------- */
 /* The time of what is measured: of the launches themselves (`once`, `cold`: of one pass), or the period of a chain. */
-static double row_time(const struct sg_model *m, const struct sg_work *w, unsigned n, const char *how, double memory)
+static double row_time(const struct sg_model *m, const struct sg_work *w, unsigned n, const char *how, double memory,
+                       const struct sg_doubt *doubt, bool made)
 {
     double distinct = 0;
     for (unsigned i = 0; i < n; i++)
@@ -335,9 +336,10 @@ static double row_time(const struct sg_model *m, const struct sg_work *w, unsign
         before[i] = i - 1;
         all[i].after = &before[i];
         all[i].nafter = i > 0;
+        all[i].made = made;
         all[i].early = early && (!bits || bits[1 + i % n] == '1') ? &one : NULL;
     }
-    if (sg_timeline_of(m, all, total, distinct))
+    if (sg_timeline_of(m, all, total, distinct, doubt))
         die("the model refuses it", how);
     double end = all[total - 1].end_us;
     if (!chain || periods < 2)
@@ -380,9 +382,28 @@ static void row(const char *kernels, const char *family, char **col)
     for (unsigned k = 0; k < BUFFERS; k++)
         memory += (double)m.bytes[k];
     printf("{\"family\": \"%s\", \"name\": \"%s\", \"device\": \"%s\", \"work\": \"%s\", \"source\": \"%s\", "
-           "\"held\": %s, \"measured_us\": %s, \"modeled_us\": %.6g}\n",
-           family, col[NAME], col[GPU], col[WORK], col[SOURCE], strcmp(col[HELD], "1") ? "false" : "true", col[US],
-           row_time(&g->model, w, n, col[HOW], memory));
+           "\"kernel\": \"%s\", \"held\": %s, \"measured_us\": %s, \"modeled_us\": %.6g, \"doubt_us\": [",
+           family, col[NAME], col[GPU], col[WORK], col[SOURCE], col[KERNEL], strcmp(col[HELD], "1") ? "false" : "true",
+           col[US], row_time(&g->model, w, n, col[HOW], memory, NULL, false));
+    for (unsigned i = 0; sg_doubt_at(i); i++)
+        printf("%s%.9g", i ? ", " : "", row_time(&g->model, w, n, col[HOW], memory, sg_doubt_at(i), false));
+    /* under the last doubt, where a rewrite had made its code */
+    unsigned last = 0;
+    while (sg_doubt_at(last + 1))
+        last++;
+    printf("], \"made_us\": %.9g", row_time(&g->model, w, n, col[HOW], memory, sg_doubt_at(last), true));
+    double burden[SG_BURDENS] = {0}, flight = 0;
+    for (unsigned k = 0; k < n; k++) {
+        double one[SG_BURDENS], mine;
+        sg_burden(&g->model, &w[k], one, &mine);
+        for (unsigned i = 0; i < SG_BURDENS; i++)
+            burden[i] += one[i];
+        flight = !k || mine < flight ? mine : flight;
+    }
+    printf(", \"burden\": [");
+    for (unsigned i = 0; i < SG_BURDENS; i++)
+        printf("%s%.17g", i ? ", " : "", burden[i]);
+    printf("], \"in_flight\": %.17g}\n", flight);
     fflush(stdout);
     sg_module_free(mod);
     for (unsigned k = 0; k < BUFFERS; k++)

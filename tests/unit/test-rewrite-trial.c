@@ -59,7 +59,7 @@ static void test_time(void **state)
         assert_true(from[k] == s->begin_us[k] && to[k] == s->end_us[k]);
     }
     struct dev_cost none[8] = {0};
-    assert_int_equal(dev_model_time(w.dev, w.prog, none, &t, NULL, NULL, NULL, &e), DT_E_INTERNAL);
+    assert_int_equal(dev_model_time(w.dev, w.prog, none, NULL, 0, &t, NULL, NULL, NULL, &e), DT_E_INTERNAL);
     dt_err_done(&e);
     dev_run_free(run);
     world_close(&w);

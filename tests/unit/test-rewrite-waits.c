@@ -530,7 +530,7 @@ static void times(void **state)
         if (dev_run_new(dev, w.p, &r, &e) < 0 || dev_run_fill(r, 0, 0, &e) < 0 || dev_run_step(r, 0, &e) < 0 ||
             dev_run_cost(r, 0, &cost[0], &e) < 0 || dev_run_step(r, 1, &e) < 0 ||
             dev_run_cost(r, 1, &cost[1], &e) < 0 || dev_run_time(r, 1, &t, step[k], &e) < 0 ||
-            dev_model_time(dev, w.p, cost, &again, NULL, NULL, NULL, &e) < 0)
+            dev_model_time(dev, w.p, cost, NULL, 0, &again, NULL, NULL, NULL, &e) < 0)
             fail_msg("%s", e.detail);
         assert_true(t.time_us == again.time_us);
         us[k] = t.time_us;
