@@ -21,6 +21,13 @@
 #include "softgpu/record.h"
 
 /* ---- the modelled GPU (model/model.c; numbers with their sources in model/models.def) ---------------------------- */
+struct sg_constants { /* of the time model; constants.def has values, units and sources */
+#define SG_CONST_TIME double
+#define SG_CONST_EXEC unsigned
+#define CONST(name, when, ...) SG_CONST_##when name;
+#define FIT(name, when, ...) SG_CONST_##when name;
+#include "softgpu/constants.def"
+};
 struct sg_model {
     const char *id;   /* "h200" */
     const char *name; /* "NVIDIA H200 (modeled)" */
@@ -40,13 +47,18 @@ struct sg_model {
         memcpy_gbps;
     /* shared memory of another SM: latency, bytes per clock and SM; a cluster's barrier; 0: no clusters */
     double dsm_ns, dsm_bytes_clock, cluster_sync_ns;
+    struct sg_constants k; /* of its architecture */
 };
 struct sg_figure { /* one number of a model and where it comes from: a publication, or "estimate: …" with the reason */
-    const char *field; /* member of struct sg_model */
+    const char *field; /* member of struct sg_model, or of its sg_constants */
     double value;
-    const char *source;
+    const char *source; /* "fitted: " and families of tests/published/ */
+    const char *unit;   /* of constants, with what follows; else NULL */
+    bool exec;          /* read while blocks are followed, not when a timeline is made */
+    double low, high;   /* a fit looks between them; 0: not fitted */
+    unsigned values;    /* that differ between architectures, or 1 */
 };
-/* false past the last; `model` as in sg_model_at */
+/* First those of models.def, then constants. false past the last; `model` as in sg_model_at */
 bool sg_model_figure(size_t model, size_t i, struct sg_figure *ret);
 /* A copy of m with figures of its own: "launch_us=3,l2_gbps=5000". false: *ret_at is where the text is wrong. */
 bool sg_model_with(const struct sg_model *m, const char *figures, struct sg_model *ret, const char **ret_at);

@@ -104,8 +104,7 @@ static void times(struct dt_str *o, const json_t *plan)
     dt_str_add(o, "</table>\n");
     const json_t *gain = json_object_get(plan, "gain_range");
     if (json_array_size(gain) == 2)
-        dt_str_addf(o,
-                    "<p>%.2f times as fast (modeled), %.2f to %.2f whichever of the model's doubts is true.</p>\n",
+        dt_str_addf(o, "<p>%.2f times as fast (modeled), %.2f to %.2f whichever of the model's doubts is true.</p>\n",
                     y > 0 ? x / y : 0, json_number_value(json_array_get(gain, 0)),
                     json_number_value(json_array_get(gain, 1)));
     const json_t *v = json_object_get(plan, "verified");

@@ -241,8 +241,7 @@ int rw_gain(struct rw_planner *p, struct rw_state *now, struct rw_state *next, d
 
 int rw_better(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why, struct dt_err *e)
 {
-    return rw_measures(p) ? rw_faster(p, now, next, why, e)
-                          : RW_FORCED || less(now->time.time_us, next->time.time_us);
+    return rw_measures(p) ? rw_faster(p, now, next, why, e) : RW_FORCED || less(now->time.time_us, next->time.time_us);
 }
 
 int rw_faster_now(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why,

@@ -219,7 +219,8 @@ int rw_times_get(struct rw_planner *p, const struct rw_state *now, const struct 
     uint32_t *gone = NULL, ngone = 0;
     struct rw_times t = {0};
     int r = 0;
-    if (m && !((r = rw_only_in(now, next, &gone, &ngone, e)) < 0) && !((r = rw_only_in(next, now, &t.launch, &t.n, e)) < 0))
+    if (m && !((r = rw_only_in(now, next, &gone, &ngone, e)) < 0) &&
+        !((r = rw_only_in(next, now, &t.launch, &t.n, e)) < 0))
         r = (t.us = dt_calloc((size_t)t.n + 1, sizeof *t.us)) ? times_make_key(p, now, next, gone, ngone, &t, e)
                                                               : dt_err_set(e, DT_E_NOMEM, "out of memory");
     double own = r == 0 && gone ? own_us(now, gone, ngone, next, &t) : 0;

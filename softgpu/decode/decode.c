@@ -475,7 +475,9 @@ int sg_decode(struct sg_kernel *k, bool checked, struct sg_code **ret)
     free(d.fix.p);
     free(d.callfix.p);
     free(d.kmap);
-    if (!d.nomem && !c->error && !(c->costs = sg_costs_new(c, d.h[SG_H_BB])))
+    const struct sg_model *model = sg_device_model(k->module->device);
+    if (!d.nomem && !c->error &&
+        !(c->costs = sg_costs_new(c, d.h[SG_H_BB], model ? &model->k : &sg_model_find(NULL)->k)))
         d.nomem = true;
     if (d.nomem || r == DT_E_NOMEM) {
         sg_code_free(c);

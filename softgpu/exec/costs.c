@@ -2,9 +2,9 @@
  * clocks its result is there. A table by instruction and type, after what ptxas makes of each for sm_80 to sm_90;
  * moves, address spaces and parameters cost nothing, since nothing is left of them.
  *
- * Slots and latencies are estimates, looked up nowhere: 4 clocks for what the main pipes do, more for others. What
- * holds them is tests/published/ as a whole (ilp.tsv most of all). Instructions with a slow path (division, roots) are
- * those of the fast path.
+ * Slots are what ptxas was seen to make, latencies are constants of the model (softgpu/constants.def): 4 clocks for
+ * what the main pipes do, more for others. What holds both is tests/published/ as a whole (ilp.tsv most of all).
+ * Instructions with a slow path (division, roots) are those of the fast path.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,46 +15,46 @@ static bool is_wide(enum ptx_type t) { return ptx_type_bytes(t) == 8; }
 
 static void cost_add(struct sg_cost *c, enum sg_pipe p, unsigned n) { c->slots[p] = (uint8_t)(c->slots[p] + n); }
 
-static void cost_float(const struct ptx_inst *i, enum ptx_type t, struct sg_cost *c)
+static void cost_float(const struct ptx_inst *i, enum ptx_type t, const struct sg_constants *k, struct sg_cost *c)
 {
     bool wide = t == PTX_F64, half = ptx_type_bytes(t) == 2 || t == PTX_F16X2 || t == PTX_BF16X2;
     bool approximate = ptx_has(i, PTX_M_APPROX) || ptx_has(i, PTX_M_FULL);
-    c->latency = wide ? 8 : 4;
+    c->latency = wide ? k->fp64_clocks : k->fma_clocks;
     switch (i->op) {
     case PTX_OP_DIV:
         if (wide) {
             cost_add(c, SG_PIPE_FP64, 9), cost_add(c, SG_PIPE_XU, 1), cost_add(c, SG_PIPE_ALU, 4);
-            c->latency = 100;
+            c->latency = k->div64_clocks;
         } else if (approximate) {
             cost_add(c, SG_PIPE_XU, 1), cost_add(c, SG_PIPE_FMA, 1 + 2 * ptx_has(i, PTX_M_FULL));
-            c->latency = 28;
+            c->latency = k->quotient_clocks;
         } else {
             cost_add(c, SG_PIPE_XU, 2), cost_add(c, SG_PIPE_FMA, 7), cost_add(c, SG_PIPE_ALU, 2);
-            c->latency = 60;
+            c->latency = k->div_clocks;
         }
         return;
     case PTX_OP_RCP:
     case PTX_OP_SQRT:
     case PTX_OP_RSQRT:
         cost_add(c, SG_PIPE_XU, 1);
-        c->latency = 22;
+        c->latency = k->special_clocks;
         if (wide)
-            cost_add(c, SG_PIPE_FP64, 7), cost_add(c, SG_PIPE_ALU, 4), c->latency = 90;
+            cost_add(c, SG_PIPE_FP64, 7), cost_add(c, SG_PIPE_ALU, 4), c->latency = k->root64_clocks;
         else if (!approximate)
-            cost_add(c, SG_PIPE_FMA, 4), cost_add(c, SG_PIPE_ALU, 3), c->latency = 45;
+            cost_add(c, SG_PIPE_FMA, 4), cost_add(c, SG_PIPE_ALU, 3), c->latency = k->root_clocks;
         else
             cost_add(c, SG_PIPE_FMA, ptx_has(i, PTX_M_FTZ) ? 0 : 2);
         return;
     case PTX_OP_SIN:
     case PTX_OP_COS:
         cost_add(c, SG_PIPE_XU, 1), cost_add(c, SG_PIPE_FMA, 1);
-        c->latency = 24;
+        c->latency = k->sine_clocks;
         return;
     case PTX_OP_EX2:
     case PTX_OP_LG2:
     case PTX_OP_TANH:
         cost_add(c, SG_PIPE_XU, 1), cost_add(c, SG_PIPE_FMA, half || ptx_has(i, PTX_M_FTZ) ? 0 : 2);
-        c->latency = 22;
+        c->latency = k->special_clocks;
         return;
     case PTX_OP_MIN:
     case PTX_OP_MAX:
@@ -65,7 +65,7 @@ static void cost_float(const struct ptx_inst *i, enum ptx_type t, struct sg_cost
     case PTX_OP_TESTP:
     case PTX_OP_COPYSIGN:
         cost_add(c, wide ? SG_PIPE_FP64 : SG_PIPE_ALU, 1);
-        c->latency = wide ? 10 : 5;
+        c->latency = wide ? k->compare64_clocks : k->compare_clocks;
         return;
     case PTX_OP_NEG:
     case PTX_OP_ABS: c->latency = 0; return; /* part of what reads it */
@@ -73,23 +73,23 @@ static void cost_float(const struct ptx_inst *i, enum ptx_type t, struct sg_cost
     }
 }
 
-static void cost_int(const struct ptx_inst *i, enum ptx_type t, struct sg_cost *c)
+static void cost_int(const struct ptx_inst *i, enum ptx_type t, const struct sg_constants *k, struct sg_cost *c)
 {
     bool wide = is_wide(t);
-    c->latency = 4;
+    c->latency = k->int_clocks;
     switch (i->op) {
     case PTX_OP_MUL:
     case PTX_OP_MAD:
     case PTX_OP_MUL24:
     case PTX_OP_MAD24:
         cost_add(c, SG_PIPE_IMAD, wide && !ptx_has(i, PTX_M_WIDE) ? 4 : 1);
-        c->latency = wide ? 12 : 5;
+        c->latency = wide ? k->imad64_clocks : k->imad_clocks;
         return;
     case PTX_OP_DIV:
     case PTX_OP_REM:
         cost_add(c, SG_PIPE_XU, wide ? 4 : 2), cost_add(c, SG_PIPE_IMAD, wide ? 30 : 6),
             cost_add(c, SG_PIPE_ALU, wide ? 40 : 9);
-        c->latency = wide ? 300 : 80;
+        c->latency = wide ? k->idiv64_clocks : k->idiv_clocks;
         return;
     case PTX_OP_POPC:
     case PTX_OP_CLZ:
@@ -97,17 +97,17 @@ static void cost_int(const struct ptx_inst *i, enum ptx_type t, struct sg_cost *
     case PTX_OP_FNS:
     case PTX_OP_BREV:
         cost_add(c, SG_PIPE_XU, wide ? 2 : 1);
-        c->latency = 16;
+        c->latency = k->bits_clocks;
         return;
     case PTX_OP_BFE:
-    case PTX_OP_BFI: cost_add(c, SG_PIPE_ALU, 2), c->latency = 8; return;
+    case PTX_OP_BFI: cost_add(c, SG_PIPE_ALU, 2), c->latency = k->field_clocks; return;
     case PTX_OP_DP4A:
     case PTX_OP_DP2A: cost_add(c, SG_PIPE_IMAD, 1); return;
-    default: cost_add(c, SG_PIPE_ALU, wide ? 2 : 1), c->latency = wide ? 6 : 4; return;
+    default: cost_add(c, SG_PIPE_ALU, wide ? 2 : 1), c->latency = wide ? k->int64_clocks : k->int_clocks; return;
     }
 }
 
-static void cost_convert(const struct ptx_inst *i, struct sg_cost *c)
+static void cost_convert(const struct ptx_inst *i, const struct sg_constants *k, struct sg_cost *c)
 {
     enum ptx_type to = (enum ptx_type)i->type[0], from = (enum ptx_type)i->type[i->ntype > 1];
     bool f = ptx_type_is_float(to) || ptx_type_is_float(from);
@@ -116,7 +116,7 @@ static void cost_convert(const struct ptx_inst *i, struct sg_cost *c)
         return; /* a change of width: part of what reads it, mostly */
     bool narrow =
         ptx_type_bytes(to) <= 4 && ptx_type_bytes(from) <= 4 && ptx_type_is_float(to) && ptx_type_is_float(from);
-    c->latency = narrow ? 6 : 14;
+    c->latency = narrow ? k->narrow_clocks : k->convert_clocks;
     cost_add(c, narrow ? SG_PIPE_ALU : SG_PIPE_XU, 1);
 }
 
@@ -147,7 +147,7 @@ static enum sg_cost_kind kind_of_memory(const struct ptx_inst *i)
     }
 }
 
-static void cost_of(const struct ptx_inst *i, struct sg_cost *c)
+static void cost_of(const struct ptx_inst *i, const struct sg_constants *k, struct sg_cost *c)
 {
     enum ptx_type t = (enum ptx_type)i->type[0];
     c->kind = (uint8_t)kind_of_memory(i);
@@ -167,34 +167,34 @@ static void cost_of(const struct ptx_inst *i, struct sg_cost *c)
     case PTX_OP_PMEVENT:
     case PTX_OP_BRKPT:
     case PTX_OP_BAR_WARP_SYNC: return; /* most are nothing; an exit ends all */
-    case PTX_OP_CVT: cost_convert(i, c); return;
+    case PTX_OP_CVT: cost_convert(i, k, c); return;
     case PTX_OP_BRX_IDX: cost_add(c, SG_PIPE_NONE, 1); return;
     case PTX_OP_SHFL:
         cost_add(c, SG_PIPE_LSU, 1);
-        c->latency = 23;
+        c->latency = k->shuffle_clocks;
         return;
     case PTX_OP_VOTE:
     case PTX_OP_MATCH:
     case PTX_OP_REDUX:
     case PTX_OP_ELECT:
         cost_add(c, SG_PIPE_ALU, 1);
-        c->latency = 12;
+        c->latency = k->vote_clocks;
         return;
     case PTX_OP_MMA:
     case PTX_OP_MMA_SP:
     case PTX_OP_MMA_SP_ORDERED:
     case PTX_OP_WMMA_MMA:
         cost_add(c, SG_PIPE_TENSOR, 1);
-        c->latency = 32;
+        c->latency = k->mma_clocks;
         return;
     default: break;
     }
     if (ptx_type_is_float(t) || t == PTX_F16X2 || t == PTX_BF16X2)
-        cost_float(i, t, c);
+        cost_float(i, t, k, c);
     else if (i->ntype && t != PTX_PRED)
-        cost_int(i, t, c);
+        cost_int(i, t, k, c);
     else
-        cost_add(c, SG_PIPE_ALU, i->ntype != 0), c->latency = i->ntype ? 6 : 0;
+        cost_add(c, SG_PIPE_ALU, i->ntype != 0), c->latency = i->ntype ? k->predicate_clocks : 0;
 }
 
 /* ---- registers that an instruction reads and writes, by number over all functions of the code -------------------- */
@@ -295,7 +295,7 @@ struct sg_costs *sg_costs_free(struct sg_costs *c)
     return NULL;
 }
 
-struct sg_costs *sg_costs_new(const struct sg_code *code, sg_fn bb)
+struct sg_costs *sg_costs_new(const struct sg_code *code, sg_fn bb, const struct sg_constants *constants)
 {
     struct sg_costs *c = dt_calloc(1, sizeof *c);
     struct dt_vec(struct {
@@ -304,6 +304,7 @@ struct sg_costs *sg_costs_new(const struct sg_code *code, sg_fn bb)
     }) functions = {0};
     if (!c)
         return NULL;
+    c->k = constants;
     c->inst = dt_calloc(code->nsrc + 1, sizeof *c->inst);
     c->first = dt_calloc(code->nop + 1, 1);
     c->rolled = dt_calloc(code->nbb + 1, 1);
@@ -323,7 +324,7 @@ struct sg_costs *sg_costs_new(const struct sg_code *code, sg_fn bb)
             c->nreg += f->nreg;
         }
         struct sg_cost *cost = &c->inst[k];
-        cost_of(i, cost);
+        cost_of(i, constants, cost);
         cost->reg = (uint32_t)c->reg.n;
         struct gather g = {c, functions.p[n].base, false, false, 0};
         ptx_inst_regs(i, cost_register, &g);

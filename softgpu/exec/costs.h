@@ -28,11 +28,12 @@ struct sg_cost {
     bool strong;  /* volatile, relaxed or acquire */
     bool release;
     bool bypass;        /* the L1 */
-    uint16_t latency;   /* clocks until the result is there; of loads: profile.c */
+    unsigned latency;   /* clocks until the result is there; of loads: profile.c */
     uint32_t reg, dest; /* where its `reads` and `writes` begin in sg_costs.reg */
 };
 
 struct sg_costs {
+    const struct sg_constants *k;
     struct sg_cost *inst; /* by code->src */
     uint8_t *first;       /* by operation: it is the first one of its instruction */
     uint8_t *rolled;      /* by basic block: a loop that ptxas is told not to unroll begins here */
@@ -41,8 +42,8 @@ struct sg_costs {
     bool atomics; /* the code has some */
 };
 
-/* bb: the handler that begins basic blocks. NULL: memory is out. */
-struct sg_costs *sg_costs_new(const struct sg_code *code, sg_fn bb);
+/* bb: the handler that begins basic blocks; k stays the caller's. NULL: memory is out. */
+struct sg_costs *sg_costs_new(const struct sg_code *code, sg_fn bb, const struct sg_constants *k);
 struct sg_costs *sg_costs_free(struct sg_costs *c);
 
 #endif

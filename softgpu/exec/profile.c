@@ -4,13 +4,15 @@
  * Time of a warp. Issue is in order between basic blocks and free within one, as ptxas reorders: an instruction begins
  * when its operands are there and its basic block has begun; loads wait for earlier stores to the same space, nothing
  * passes a barrier. A basic block ends when its last instruction has begun, and takes a clock for each at least. A
- * short loop counts as one basic block for UNROLL rounds. At a barrier of the block all warps go on when the last one
+ * short loop counts as one basic block for `unroll` rounds. At a barrier of the block all warps go on when the last one
  * is there. Two clocks run side by side, one in which what the L1 lacks comes from the L2 (`near`) and one in which it
  * comes from DRAM (`far`).
  *
  * What is asked of the SM: issued machine instructions by pipe; passes over shared memory (bank conflicts) and over the
  * L1 (lines); sectors that the L1 lacks. The L1 has what shared memory leaves, divided by the blocks that an SM
  * holds, and is empty at a block's start. Of atomics, how many meet at the busiest address.
+ *
+ * Clocks and the like are constants of the model (softgpu/constants.def).
  *
  * Not followed: register limits, instruction caches, bank conflicts of registers, replays of partial warps beyond what
  * a warp issues. Copies of bulks and tensors cost what they count elsewhere.
@@ -27,16 +29,7 @@
 #define NONE UINT32_MAX
 enum { NEAR, FAR, CLOCKS };
 enum {
-    UNROLL = 4,       /* rounds of a short loop that ptxas unrolls */
-    SHORT_LOOP = 64,  /* machine instructions */
-    SPIN = 8,         /* rounds of a loop that only looks at memory: the others wait, and are not counted */
-    TO_BRANCH = 8,    /* a predicate is there for a branch so much later than for others */
-    TAKEN = 6,        /* until the target's first instruction */
-    BARRIER = 20,     /* clocks */
-    L1_HIT = 30,      /* gpu-latency of te42kyfo/gpu-benches: V100 29.9, A100 36.2, H100 34.2 clocks */
-    SHARED_HIT = 26,  /* estimate, as all clocks here without a source */
-    MATRIX_HIT = 33,  /* ldmatrix */
-    ATOMIC_MORE = 20, /* clocks beyond a load's */
+    SPIN = 8, /* rounds of a loop that only looks at memory: the others wait, and are not counted */
     LINE = 128,
     LINES = 2048, /* of an L1, at most */
     SEEN_FIRST = 256,
@@ -173,13 +166,14 @@ static void enter_block(const struct sg_costs *c, struct warp_time *t, uint32_t 
     t->looks = false;
     if (t->same > SPIN)
         return;
-    if (t->bb == bb && !t->fixed && !c->rolled[bb] && ++t->rounds < UNROLL && t->slots < SHORT_LOOP * t->rounds) {
+    if (t->bb == bb && !t->fixed && !c->rolled[bb] && ++t->rounds < c->k->unroll &&
+        t->slots < c->k->short_loop * t->rounds) {
         memset(t->branch, 0, sizeof t->branch);
         return;
     }
     close_block(t);
     for (unsigned k = 0; k < CLOCKS && t->bb != UINT32_MAX && bb != t->bb + 1; k++)
-        t->last[k] = t->clock[k] += TAKEN;
+        t->last[k] = t->clock[k] += c->k->taken;
     t->bb = bb;
 }
 
@@ -202,7 +196,7 @@ static void leave(struct sg_profiler *p, struct warp_time *t)
 {
     uint32_t n = t->waits - 1, g = t->generation[n];
     for (unsigned k = 0; k < CLOCKS; k++) {
-        t->clock[k] = p->barrier[n][g & 1].at[k] + BARRIER;
+        t->clock[k] = p->barrier[n][g & 1].at[k] + p->costs->k->barrier;
         t->last[k] = t->clock[k];
     }
     t->waits = 0;
@@ -353,7 +347,7 @@ static bool global_access(struct sg_profiler *p, const struct sg_cost *c, const 
             p->sum.again += !first_seen(p, (line[i] << 2 | (uint64_t)__builtin_ctz(s)) + 1);
     }
     /* quarters of clocks: what meets in a bank, four lines' tags in a clock and a little more, the bytes */
-    unsigned banks = 4 * shared_passes(addr, mask, bytes), tags = n + n / 8,
+    unsigned banks = 4 * shared_passes(addr, mask, bytes), tags = n * p->costs->k->l1_line / 8,
              data = 4 * LINE * banks / 4 / p->l1_bytes_clock;
     if (banks > 4 * LINE / p->l1_bytes_clock * parts_of(bytes))
         data = 0;
@@ -392,6 +386,7 @@ static void atomics(struct sg_profiler *p, const struct sg_cost *c, const struct
 {
     /* ptxas adds integers of a warp together first, where it sees that the address is the same and nobody wants the old
      * value */
+    const struct sg_constants *con = p->costs->k;
     bool joined = c->uniform && c->kind == SG_COST_RED && op->sub + PTX_M_ADD == PTX_M_ADD &&
                   !ptx_type_is_float((enum ptx_type)op->type) && mask & (mask - 1);
     for (uint32_t m = mask & (mask - 1); m && joined; m &= m - 1)
@@ -414,7 +409,10 @@ static void atomics(struct sg_profiler *p, const struct sg_cost *c, const struct
         }
         for (unsigned i = 0; i < LINE / 32; i++) {
             sectors += lanes[i] > 0;
-            p->sum.atomics += (!lanes[i] ? 0 : lanes[i] < 3 ? 18 : 6 * lanes[i]) + 34 * equals[i];
+            p->sum.atomics += (!lanes[i]      ? 0
+                               : lanes[i] < 3 ? con->atomic_few
+                                              : con->atomic_lane * lanes[i]) +
+                              con->atomic_same * equals[i];
         }
         profile_meet(p, line, most > sectors ? most : sectors);
         mask &= ~mine;
@@ -473,7 +471,7 @@ static void fence(struct sg_profiler *p, struct warp_time *t)
     t->fixed = true;
     close_block(t);
     for (unsigned k = 0; k < CLOCKS; k++)
-        t->last[k] = t->clock[k] += 2 * p->l2_clocks;
+        t->last[k] = t->clock[k] += p->costs->k->fence_trips * p->l2_clocks;
 }
 
 static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t, const struct sg_cost *c,
@@ -482,10 +480,11 @@ static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t
     uint64_t addr[SG_LANES];
     uint32_t mask = guard_of(w, op), global = 0, shared = 0;
     unsigned bytes = (unsigned)op->size * (op->n ? op->n : 1u), passes = 1;
+    const struct sg_constants *con = p->costs->k;
     if (c->release)
         fence(p, t);
     bool load = c->kind == SG_COST_LOAD, store = c->kind == SG_COST_STORE, hit = true;
-    int64_t at[CLOCKS], latency[CLOCKS] = {L1_HIT, L1_HIT};
+    int64_t at[CLOCKS], latency[CLOCKS] = {con->l1_hit, con->l1_hit};
     operands(p, w, t, c, at);
     for (uint32_t m = mask; m; m &= m - 1) {
         unsigned l = (unsigned)__builtin_ctz(m);
@@ -500,10 +499,10 @@ static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t
             global |= 1u << l;
     }
     if (op->space == PTX_CONST && load) {
-        latency[NEAR] = latency[FAR] = 8;
+        latency[NEAR] = latency[FAR] = con->const_hit;
     } else if (shared) {
         passes = shared_passes(addr, shared, bytes);
-        latency[NEAR] = latency[FAR] = SHARED_HIT;
+        latency[NEAR] = latency[FAR] = con->shared_hit;
         if (load || c->kind == SG_COST_ATOM)
             later(at, t->shared_store);
         if (c->kind == SG_COST_ATOM || c->kind == SG_COST_RED) /* one lane after the other at an address */
@@ -525,7 +524,7 @@ static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t
         if (!hit)
             latency[NEAR] = p->l2_clocks, latency[FAR] = p->dram_clocks;
         if (c->kind == SG_COST_ATOM)
-            latency[NEAR] += ATOMIC_MORE, latency[FAR] = latency[NEAR];
+            latency[NEAR] += con->atomic_more, latency[FAR] = latency[NEAR];
         if (load)
             later(at, t->global_store);
         if (c->strong && load) { /* at the same place again */
@@ -535,7 +534,8 @@ static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t
     }
     for (unsigned k = 0; k < CLOCKS; k++)
         latency[k] += passes - 1;
-    t->slots += passes - 1 < 8 ? passes - 1 : 8; /* the way from the warp to the memory pipe is held up */
+    t->slots += passes - 1 < con->lsu_queue ? passes - 1
+                                            : con->lsu_queue; /* the way from the warp to the memory pipe is held up */
     result(p, w, t, c, at, latency);
     t->fixed |= !load;
     if (store || c->kind == SG_COST_ATOM || c->kind == SG_COST_RED)
@@ -603,7 +603,7 @@ static void follow(struct sg_profiler *p, struct sg_warp *w, const struct sg_op 
             int64_t known[CLOCKS];
             operands(p, w, t, c, known);
             for (unsigned k = 0; k < CLOCKS; k++)
-                t->branch[k] = known[k] + TO_BRANCH;
+                t->branch[k] = known[k] + p->costs->k->to_branch;
         }
         return;
     case SG_COST_COMMIT: memcpy(t->group[t->ngroup++ % GROUPS], t->copy, sizeof t->copy); return;
@@ -623,7 +623,7 @@ static void follow(struct sg_profiler *p, struct sg_warp *w, const struct sg_op 
     operands(p, w, t, c, at);
     if (c->kind == SG_COST_MATRIX) {
         p->sum.shared_passes += 4;
-        latency[NEAR] = latency[FAR] = MATRIX_HIT;
+        latency[NEAR] = latency[FAR] = p->costs->k->matrix_hit;
         later(at, t->shared_store);
     }
     result(p, w, t, c, at, latency);

@@ -52,8 +52,8 @@ CUresult cu_environment_models(const struct sg_model *ret[CU_DEVICES])
         static char id[CU_DEVICES][16];
         if (!sg_model_with(ret[i], figures, &own[i], &at)) {
             fprintf(stderr,
-                    "DOVETAIL_SOFTGPU_FIGURES takes FIGURE=NUMBER with commas between (softgpu/model/models.def); not "
-                    "\"%.60s\"\n",
+                    "DOVETAIL_SOFTGPU_FIGURES takes FIGURE=NUMBER with commas between (softgpu/model/models.def, "
+                    "softgpu/constants.def); not \"%.60s\"\n",
                     at);
             return CUDA_ERROR_INVALID_VALUE;
         }

@@ -8,7 +8,8 @@ void sg_burden(const struct sg_model *m, const struct sg_work *w, double ret[SG_
     const struct sg_stats *st = &w->stats;
     const struct sg_profile *p = &st->profile;
     bool followed = p->alone_near > 0;
-    double slots = 0, blocks = w->blocks, many = sg_occupancy(m, w->threads, w->registers, w->shared_bytes).blocks_per_sm;
+    double slots = 0, blocks = w->blocks,
+           many = sg_occupancy(m, w->threads, w->registers, w->shared_bytes).blocks_per_sm;
     for (unsigned i = 0; i < SG_BURDENS; i++)
         ret[i] = 0;
     for (unsigned i = 0; i < SG_PIPES; i++)

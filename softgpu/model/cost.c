@@ -25,19 +25,9 @@
 
 #include "base/alloc.h"
 
-#define ALU_CLOCKS 2.0
-#define SHARED_CLOCKS 24.0
-#define BARRIER_CLOCKS 24.0
-#define IN_FLIGHT 4.0
-#define SHARED_BYTES_CLOCK 128.0
-#define GLOBAL_BYTES_CLOCK 64.0
-#define ISSUE_CLOCK 128.0
-#define ISSUE_WARPS 4.0
 #define WARP 32.0
-#define NEIGHBOURS 0.1  /* they read so much of the same: what is read again is read soon */
-#define L2_CLOCK_NS 0.6 /* of an atomic where others meet */
-#define AT_ONCE 0.1    /* of a kernel's work, before it waits for prerequisites: less is nothing */
-#define MAX_WAVES 64    /* more are simulated as this many of longer blocks */
+#define AT_ONCE 0.1  /* of a kernel's work, before it waits for prerequisites: less is nothing */
+#define MAX_WAVES 64 /* more are simulated as this many of longer blocks */
 /* blocks of a kernel that are followed one by one where they wait for each other; of more, a part waits for all before
  * it */
 #define MAX_EACH 4096
@@ -96,8 +86,8 @@ static double reread(const struct sg_sim *s, const struct sg_work *w, const stru
     if (part > 0 && held > (double)st->unique_read_bytes)
         held = (double)st->unique_read_bytes;
     double bytes = again * sg_sim_miss(s->m, held / size);
-    if (others > 0 && part < NEIGHBOURS)
-        bytes += others * sg_sim_miss(s->m, (double)st->unique_read_bytes / size) * (1 - part / NEIGHBOURS);
+    if (others > 0 && part < s->m->k.neighbours)
+        bytes += others * sg_sim_miss(s->m, (double)st->unique_read_bytes / size) * (1 - part / s->m->k.neighbours);
     return bytes;
 }
 
@@ -112,7 +102,7 @@ static void followed_cost(const struct sg_sim *s, const struct sg_work *w, const
     double n = cost_units(k, st, blocks), warps = (w->threads + 31) / 32, all = 0;
     for (unsigned i = 0; i < SG_PIPES; i++)
         all += (double)slot[i];
-    double c = all / ISSUE_WARPS;
+    double c = all / m->k.issue_warps;
     c = max2(c, over((double)slot[SG_PIPE_ALU] * WARP, m->int_lanes));
     c = max2(c, over((double)slot[SG_PIPE_IMAD] * WARP, m->int_lanes));
     c = max2(c, over((double)(slot[SG_PIPE_FMA] + slot[SG_PIPE_IMAD]) * WARP, m->fp32_lanes));
@@ -124,7 +114,7 @@ static void followed_cost(const struct sg_sim *s, const struct sg_work *w, const
     c = max2(c, over((double)st->tensor_flops, m->tensor_flops) * d->tensor);
     c = max2(c, ((double)p->shared_passes + (double)p->l1_quarters / 4) * d->local);
     double sectors = (double)p->l2_read + (double)p->l2_write;
-    c = max2(c, sectors * 32 / GLOBAL_BYTES_CLOCK * d->l2);
+    c = max2(c, sectors * 32 / m->k.l2_bytes_clock * d->l2);
     c = max2(c, over((double)st->cluster_bytes, m->dsm_bytes_clock) * d->cluster);
     double made = w->made ? d->made : 1;
     k->issue = c / n / s->clocks_us * made;
@@ -134,15 +124,16 @@ static void followed_cost(const struct sg_sim *s, const struct sg_work *w, const
     double floor = ((double)p->alone_near +
                     max2(miss, away * (1 - miss) + miss) * ((double)p->alone_far - (double)p->alone_near)) /
                    n / s->clocks_us * d->alone;
-    floor += (double)st->cluster_accesses / n / w->threads * m->dsm_ns / 1000 / IN_FLIGHT * d->cluster;
+    floor += (double)st->cluster_accesses / n / w->threads * m->dsm_ns / 1000 / m->k.in_flight * d->cluster;
     floor += (double)st->cluster_syncs / n / w->threads * m->cluster_sync_ns / 1000 * d->cluster;
     if (warps < 4)
         floor = max2(floor, of_warps / n / s->clocks_us * 4 / warps);
     k->floor = floor * made + m->block_start_ns / 1000 * d->start;
-    k->l2 = (sectors * 32 + (double)p->atomics * 3.2 + (double)st->prefetched_bytes) / n * d->l2;
+    k->l2 = (sectors * 32 + (double)p->atomics * m->k.atomic_bytes + (double)st->prefetched_bytes) / n * d->l2;
     k->dispatch = m->block_rate_ns / 1000 * blocks / n * d->start;
-    k->hot = (double)p->hot * L2_CLOCK_NS / 1000 / n * d->hot;
-    k->dram = d->dram * (((double)st->unique_read_bytes + (double)st->unique_write_bytes) * miss + reread(s, w, st, blocks) +
+    k->hot = (double)p->hot * m->k.l2_clock_ns / 1000 / n * d->hot;
+    k->dram = d->dram *
+              (((double)st->unique_read_bytes + (double)st->unique_write_bytes) * miss + reread(s, w, st, blocks) +
                (double)st->prefetched_bytes * s->miss) /
               n;
 }
@@ -175,7 +166,7 @@ static void block_cost(const struct sg_sim *s, const struct sg_work *w, const st
     const struct sg_doubt *d = s->d;
     double n = cost_units(k, st, blocks), threads = n * w->threads, warps = (w->threads + 31) / 32;
     double pad = warps * 32 / w->threads; /* lanes of a partial warp are issued too */
-    double c = (double)st->instructions * pad / ISSUE_CLOCK;
+    double c = (double)st->instructions * pad / m->k.issue_lanes;
     c = max2(c, over((double)st->fp32 * pad, m->fp32_lanes));
     c = max2(c, over((double)st->fp64 * pad, m->fp64_lanes));
     c = max2(c, over((double)st->integer * pad, m->int_lanes));
@@ -183,9 +174,9 @@ static void block_cost(const struct sg_sim *s, const struct sg_work *w, const st
     c *= d->issue;
     c = max2(c, over((double)st->memory * pad, m->lsu_lanes) * d->local);
     c = max2(c, over((double)st->tensor_flops, m->tensor_flops) * d->tensor);
-    c = max2(c, (double)st->shared_bytes / SHARED_BYTES_CLOCK * d->local);
+    c = max2(c, (double)st->shared_bytes / m->k.shared_bytes_clock * d->local);
     double global = (double)st->global_read_bytes + (double)st->global_write_bytes;
-    c = max2(c, global / GLOBAL_BYTES_CLOCK * d->l2);
+    c = max2(c, global / m->k.l2_bytes_clock * d->l2);
     c = max2(c, over((double)st->cluster_bytes, m->dsm_bytes_clock) * d->cluster);
     double made = w->made ? d->made : 1;
     k->issue = c / n / s->clocks_us * made;
@@ -199,12 +190,12 @@ static void block_cost(const struct sg_sim *s, const struct sg_work *w, const st
     /* What the busiest warp does for what the mean thread does: idle warps of a block make no other faster, divergence
      * is serial. */
     double busy = st->longest && st->instructions ? (double)st->longest / n / ((double)st->instructions / threads) : 1;
-    double floor = (double)st->instructions / threads * ALU_CLOCKS / s->clocks_us;
-    floor += shared_ops / threads * SHARED_CLOCKS / IN_FLIGHT / s->clocks_us;
-    floor += global_ops / threads * latency_us / IN_FLIGHT;
-    floor += cluster_ops / threads * m->dsm_ns / 1000 / IN_FLIGHT * d->cluster;
+    double floor = (double)st->instructions / threads * m->k.alu_clocks / s->clocks_us;
+    floor += shared_ops / threads * m->k.shared_clocks / m->k.in_flight / s->clocks_us;
+    floor += global_ops / threads * latency_us / m->k.in_flight;
+    floor += cluster_ops / threads * m->dsm_ns / 1000 / m->k.in_flight * d->cluster;
     floor *= max2(busy, 1);
-    floor += (double)st->barriers / threads * BARRIER_CLOCKS / s->clocks_us;
+    floor += (double)st->barriers / threads * m->k.barrier_clocks / s->clocks_us;
     floor += (double)st->cluster_syncs / threads * m->cluster_sync_ns / 1000 * d->cluster;
     if (global_ops > 0)
         floor = max2(floor, latency_us);
@@ -215,7 +206,8 @@ static void block_cost(const struct sg_sim *s, const struct sg_work *w, const st
     if (k->talk) /* its number from a counter; a signal's way to the L2, and that of the poll that sees it */
         k->floor += (k->part ? 3 : 1) * l2_ns / 1000 * d->flags;
     k->l2 = (global + (double)st->prefetched_bytes) / n * d->l2;
-    k->dram = d->dram * (((double)st->unique_read_bytes + (double)st->unique_write_bytes) * miss +
+    k->dram = d->dram *
+              (((double)st->unique_read_bytes + (double)st->unique_write_bytes) * miss +
                (double)st->prefetched_bytes * s->miss) /
               n;
 }

@@ -1,7 +1,8 @@
 /* The table of modelled GPUs, and occupancy.
  *
- * The numbers and their sources are models.def's, expanded three times here: into the models, into the texts of the
- * sources, and into the list of figures that sg_model_figure() gives out.
+ * The numbers and their sources are those of models.def and constants.def, each expanded several times here: into the
+ * models, into the texts of the sources, and into the list of figures that sg_model_figure() gives out. A constant
+ * depends on the architecture: a model has the column of its compute capability.
  * Occupancy follows NVIDIA's calculator (cuda_occupancy.h):
  *   - registers are given to a warp in units of 256, and a warp lives in one of four quarters of the SM;
  *   - shared memory of a block is rounded up to 128 bytes, 1 KB more is the system's;
@@ -28,6 +29,12 @@ static const struct sg_model models[MODELS] = {
 #define FIGURE(field, a, b, c, d, e)                                                                                   \
     [M_a100].field = a, [M_h100].field = b, [M_h200].field = c, [M_l4].field = d, [M_b200].field = e,
 #include "softgpu/model/models.def"
+#define CELLS(field, v70, v75, v80, v86, v90, v100)                                                                    \
+    [M_a100].k.field = v80, [M_l4].k.field = v86, [M_h100].k.field = v90, [M_h200].k.field = v90,                      \
+    [M_b200].k.field = v100,
+#define CONST(name, when, unit, tag, ...) CELLS(name, __VA_ARGS__)
+#define FIT(name, when, unit, low, high, families, ...) CELLS(name, __VA_ARGS__)
+#include "softgpu/constants.def"
 };
 
 #define SOURCE(tag, text) static const char src_##tag[] = text;
@@ -48,12 +55,62 @@ static const char *const sources[][MODELS] = {
 };
 #undef V
 
+enum { SM70, SM75, SM80, SM86, SM90, SM100, ARCHS };
+
+static unsigned arch_of(const struct sg_model *m)
+{
+    unsigned cc = m->cc_major * 10 + m->cc_minor;
+    return cc < 75 ? SM70 : cc < 80 ? SM75 : cc < 86 ? SM80 : cc < 90 || cc >= 120 ? SM86 : cc < 100 ? SM90 : SM100;
+}
+
+#define CONST_SOURCE(tag, text) static const char src_##tag[] = text;
+#include "softgpu/constants.def"
+
+static const struct constant {
+    const char *name, *unit, *source;
+    size_t at; /* in struct sg_constants */
+    bool exec;
+    double low, high, value[ARCHS];
+} constants[] = {
+#define SG_CONST_TIME_EXEC false
+#define SG_CONST_EXEC_EXEC true
+#define CONST(name, when, unit, tag, ...)                                                                              \
+    {#name, unit, src_##tag, offsetof(struct sg_constants, name), SG_CONST_##when##_EXEC, 0, 0, {__VA_ARGS__}},
+#define FIT(name, when, unit, low, high, families, ...)                                                                \
+    {#name, unit, "fitted: " families, offsetof(struct sg_constants, name), SG_CONST_##when##_EXEC,                    \
+     low,   high, {__VA_ARGS__}},
+#include "softgpu/constants.def"
+};
+enum { FIGURES = sizeof values / sizeof *values, CONSTANTS = sizeof constants / sizeof *constants };
+
 bool sg_model_figure(size_t model, size_t i, struct sg_figure *ret)
 {
-    if (model >= MODELS || i >= sizeof values / sizeof *values)
+    if (model >= MODELS || i >= FIGURES + CONSTANTS)
         return false;
-    *ret = (struct sg_figure){values[i].field, values[i].value[model], sources[i][model]};
+    if (i < FIGURES) {
+        *ret = (struct sg_figure){.field = values[i].field, .value = values[i].value[model]};
+        ret->source = sources[i][model];
+        return true;
+    }
+    const struct constant *c = &constants[i - FIGURES];
+    *ret =
+        (struct sg_figure){c->name, c->value[arch_of(&models[model])], c->source, c->unit, c->exec, c->low, c->high, 0};
+    for (unsigned a = 0; a < ARCHS; a++) { /* how many are different */
+        unsigned before = 0;
+        while (before < a && c->value[before] != c->value[a])
+            before++;
+        ret->values += before == a;
+    }
     return true;
+}
+
+static void set_constant(struct sg_model *m, const struct constant *c, double v)
+{
+    char *at = (char *)&m->k + c->at;
+    if (c->exec)
+        memcpy(at, &(unsigned){(unsigned)v}, sizeof(unsigned));
+    else
+        memcpy(at, &v, sizeof v);
 }
 
 bool sg_model_with(const struct sg_model *m, const char *figures, struct sg_model *ret, const char **ret_at)
@@ -73,6 +130,14 @@ bool sg_model_with(const struct sg_model *m, const char *figures, struct sg_mode
         known = v > 0;                                                                                                 \
     }
 #include "softgpu/model/models.def"
+        bool architecture = known && !memcmp(p, "cc_", 3);
+        for (size_t i = 0; i < CONSTANTS; i++)
+            if (architecture) { /* its constants; those that are named here come behind it */
+                set_constant(ret, &constants[i], constants[i].value[arch_of(ret)]);
+            } else if (n == strlen(constants[i].name) && !memcmp(p, constants[i].name, n)) {
+                set_constant(ret, &constants[i], v);
+                known = v > 0 && v <= 1e9;
+            }
         if (!known)
             return false;
         p = end;

@@ -38,22 +38,20 @@
 
 #include "base/alloc.h"
 
-#ifndef SM_POWER
-#define SM_POWER 2
-#define MEM_POWER 4
-#define LITTLE 0.05 /* of a capacity: nobody waits */
-#endif
-
 enum state { WAITING, READY, RUNNING, DONE }; /* of a work */
 
 /* What is got of a capacity of 1 where x is asked for: queues form before it is used up. min(1, x) rounded off, by the
- * power: 2, 4; 0: not rounded. */
+ * power: 1, 2, 4, 8; 0: not rounded. */
 static double soft(double x, unsigned power)
 {
     if (!power)
         return x < 1 ? x : 1;
-    double y = x * x;
-    return power == 2 ? x / sqrt(1 + y) : x / sqrt(sqrt(1 + y * y));
+    double y = x;
+    for (unsigned p = power; p > 1; p /= 2)
+        y *= y;
+    for (y += 1; power > 1; power /= 2)
+        y = sqrt(y);
+    return x / y;
 }
 
 /* Max-min fair share: the largest lambda with sum count * min(demand, lambda) <= capacity, over the groups of SM `sm`
@@ -80,7 +78,7 @@ static double level_of(const struct sg_sim *s, double capacity, unsigned power,
             else
                 blocks += p->count;
         }
-        if (last < 0 && power && total > LITTLE * capacity)
+        if (last < 0 && power && total > s->m->k.soft_from * capacity)
             capacity = rest = soft(total / capacity, power) * capacity;
         if (total <= capacity)
             return -1;
@@ -226,11 +224,12 @@ static void rates(struct sg_sim *s)
             g->rate = waits(s, g) || (held(s, k) && g->left - g->length * (1 - k->prologue) <= 1e-9) ? 0 : 1 / k->floor;
     }
     bool rounded = s->followed && !s->d->sharp;
+    unsigned sm_power = rounded ? (unsigned)s->m->k.sm_power : 0, power = rounded ? (unsigned)s->m->k.mem_power : 0;
     for (uint32_t i = 0; i < s->m->sms; i++)
         if (s->sm[i].first != SG_NO_INDEX)
-            limit(s, 1, rounded ? SM_POWER : 0, demand_issue, i);
-    limit(s, s->m->l2_gbps * 1000, rounded ? MEM_POWER : 0, demand_l2, SG_NO_INDEX);
-    limit(s, s->m->dram_gbps * s->m->dram_sustained * 1000, rounded ? MEM_POWER : 0, demand_dram, SG_NO_INDEX);
+            limit(s, 1, sm_power, demand_issue, i);
+    limit(s, s->m->l2_gbps * 1000, power, demand_l2, SG_NO_INDEX);
+    limit(s, s->m->dram_gbps * s->m->dram_sustained * 1000, power, demand_dram, SG_NO_INDEX);
     limit(s, 1, 0, demand_hot, SG_NO_INDEX);
     limit(s, 1, 0, demand_dispatch, SG_NO_INDEX);
 }
@@ -433,12 +432,14 @@ static double timing_footprint(const struct sg_work *w, uint32_t n)
 }
 
 /* The part of accesses that misses the L2, by footprint over its size: read over and over, a footprint that is a little
- * too large is mostly lost. An L2 of two halves keeps some lines twice, and loses them earlier. Fitted to gpu-l2-cache
- * of te42kyfo/gpu-benches, tests/published/l2.tsv. */
+ * too large is mostly lost. An L2 of two halves keeps some lines twice, and loses them earlier. */
 double sg_sim_miss(const struct sg_model *m, double x)
 {
-    static const double one[][2] = {{0.93, 0}, {1.0, 0.3}, {1.3, 1}}, two[][2] = {{0.71, 0}, {0.77, 0.42}, {1.4, 1}};
-    const double(*at)[2] = m->l2_halves > 1 ? two : one;
+    const struct sg_constants *k = &m->k;
+    const double one[][2] = {{k->miss_from, 0}, {k->miss_knee, k->miss_part}, {k->miss_to, 1}},
+                 two[][2] = {{k->miss2_from, 0}, {k->miss2_knee, k->miss2_part}, {k->miss2_to, 1}}, (*at)[2] = one;
+    if (m->l2_halves > 1)
+        at = two;
     if (x <= at[0][0])
         return 0;
     for (unsigned i = 1; i < 3; i++)
@@ -461,9 +462,7 @@ int sg_timeline_of(const struct sg_model *m, struct sg_work *w, uint32_t n, doub
         f = distinct;
     for (uint32_t i = 0; i < n; i++)
         s.followed |= w[i].kind == SG_WORK_KERNEL && w[i].stats.profile.alone_near > 0;
-    s.miss = s.followed                 ? sg_sim_miss(m, f / s.l2_bytes)
-             : f <= s.l2_bytes ? 0
-                                        : 1 - s.l2_bytes / f;
+    s.miss = s.followed ? sg_sim_miss(m, f / s.l2_bytes) : f <= s.l2_bytes ? 0 : 1 - s.l2_bytes / f;
     s.far = m->l2_halves > 1 && 2 * f > s.l2_bytes ? 1 : 0;
     s.sm = dt_calloc(m->sms, sizeof *s.sm);
     s.waits = dt_calloc(n, sizeof *s.waits);

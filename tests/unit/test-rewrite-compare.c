@@ -347,7 +347,7 @@ static void test_dominates(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_times), cmocka_unit_test(test_decides),
-                                       cmocka_unit_test(test_kept), cmocka_unit_test(test_known),
+                                       cmocka_unit_test(test_kept),  cmocka_unit_test(test_known),
                                        cmocka_unit_test(test_model), cmocka_unit_test(test_dominates)};
     int r = cmocka_run_group_tests(tests, NULL, NULL);
     rw_state_done(&now);

@@ -15,6 +15,7 @@
 static struct sg_model toy(void)
 {
     return (struct sg_model){.id = "toy",
+                             .k = sg_model_find("h200")->k,
                              .sms = 4,
                              .clock_khz = 1000000,
                              .l2_bytes = 0,
