@@ -5,8 +5,10 @@
     factor   modelled over measured or the other way round, whichever is above 1: median, and the worst
     off      share of rows wrong by more than a factor of 2
     order    pairs of variants of the same work on one device: share whose faster one the model tells
-    kept     false: of the pairs, so many where the model would keep what was measured slower; missed: of measured gains
-             above 5 %, so many that it would not keep
+    kept     by the planner's rule (rewrite/plan/compare.c: faster under every doubt of softgpu/model/doubts.def, or asking
+             for no more of anything): false: of the pairs, so many where it would keep what was measured slower; missed:
+             of measured gains above 5 %, so many that it would not keep. In the last line families count alike, with an
+             upper bound of 95 % (Wilson)
 
 usage: bench-model.py [--json] [--rows] [--held] [--fitted] [--quick] [FAMILY…]
 """
@@ -23,6 +25,8 @@ import results
 
 SAME = 1.02  # two measurements nearer to each other than this have no order
 GAIN = 1.05  # what a planner must not miss
+NOISE = 0.001  # of rewrite/plan/compare.c
+Z = 1.645  # one-sided, 95 %
 
 
 def rows(build, names=()):
@@ -56,11 +60,22 @@ def pairs(found):
                 yield a, b
 
 
+def less(was, now):
+    return now < was * (1 - NOISE)
+
+
+def dominates(old, new):
+    """Fewer launches (the first of the burdens), no more of anything, no fewer threads in flight."""
+    return (new["burden"][0] < old["burden"][0] and new["in_flight"] >= old["in_flight"] and
+            all(n <= o for o, n in zip(old["burden"], new["burden"])))
+
+
 def keeps(old, new):
     """Would the planner replace `old` by `new`?"""
-    if "range_us" in new:
-        return new["gain_low"] > 0
-    return new["modeled_us"] < old["modeled_us"] * 0.999
+    sure = (all(less(o, n) for o, n in zip(old["doubt_us"], new["doubt_us"])) and
+            new["moot_us"] <= old["moot_us"] * (1 + 1e-9) and
+            (new["kernel"] == old["kernel"] or less(old["modeled_us"], new["made_us"])))
+    return less(old["modeled_us"], new["modeled_us"]) and (sure or dominates(old, new))
 
 
 def summary(found):
@@ -72,6 +87,20 @@ def summary(found):
             "order": sum(b["modeled_us"] < a["modeled_us"] for a, b in ordered) / max(1, len(ordered)),
             "false": sum(keeps(b, a) for a, b in ordered), "gains": len(gains),
             "missed": sum(not keeps(a, b) for a, b in gains)}
+
+
+def alike(families):
+    """Of the summaries of families, which count alike: the rate of false keeps with its bound, that of missed gains."""
+    with_pairs = [s for s in families.values() if s["pairs"]]
+    with_gains = [s for s in families.values() if s["gains"]]
+    if not with_pairs or not with_gains:
+        return None
+    false = statistics.mean(s["false"] / s["pairs"] for s in with_pairs)
+    # the variance of such a mean is that of so many pairs of one family
+    n = len(with_pairs) ** 2 / sum(1 / s["pairs"] for s in with_pairs)
+    bound = (false + Z * Z / (2 * n) + Z * ((false * (1 - false) + Z * Z / (4 * n)) / n) ** 0.5) / (1 + Z * Z / n)
+    return {"false_rate": false, "false_bound": bound, "missed_rate": statistics.mean(s["missed"] / s["gains"]
+                                                                                    for s in with_gains)}
 
 
 def by(found, key):
@@ -109,10 +138,15 @@ def main():
             show(name, s)
     s = summary(found)
     show("all", s)
+    rates = alike(by(found, "family"))
+    if rates:
+        print(f"families alike: {rates['false_rate']:.2%} false keeps (95 %: at most {rates['false_bound']:.2%}), "
+              f"{rates['missed_rate']:.1%} of gains missed")
     figures = [{"name": f"model.{name}.{k}", "value": round(v, 4)}
                for name, f in {**by(found, "family"), "all": s}.items() for k, v in f.items()]
     figures += [{"name": "model.false_keeps", "value": s["false"]},
                 {"name": "model.missed_gains", "value": s["missed"]}, {"name": "model.pairs", "value": s["pairs"]}]
+    figures += [{"name": f"model.{k}", "value": round(v, 5)} for k, v in (rates or {}).items()]
     if not o.quick and not o.family:
         results.write(o.out, "model", model=found, figures=figures)
 

@@ -337,6 +337,8 @@ struct sg_doubt {
 };
 /* 0: none, the model as it is; NULL: there are no more. */
 const struct sg_doubt *sg_doubt_at(size_t i);
+/* False: the works' timeline is the same without it. */
+bool sg_doubt_matters(const struct sg_doubt *d, const struct sg_work *w, uint32_t n);
 /* The same under a doubt (NULL: none), where all works together touch so many distinct bytes; 0: not known, the sum
  * over works at most. */
 int sg_timeline_of(const struct sg_model *m, struct sg_work *w, uint32_t n, double distinct, const struct sg_doubt *d);

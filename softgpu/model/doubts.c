@@ -25,3 +25,19 @@ static const struct sg_doubt doubts[] = {
 #pragma GCC diagnostic pop
 
 const struct sg_doubt *sg_doubt_at(size_t i) { return i < sizeof doubts / sizeof *doubts ? &doubts[i] : NULL; }
+
+bool sg_doubt_matters(const struct sg_doubt *d, const struct sg_work *w, uint32_t n)
+{
+    if (d->issue != 1 || d->local != 1 || d->alone != 1 || d->l2 != 1 || d->dram != 1 || d->cache != 1 ||
+        d->launch != 1 || d->start != 1 || d->sharp)
+        return true;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct sg_stats *st = &w[i].stats;
+        if ((d->tensor != 1 && st->tensor_flops) ||
+            (d->cluster != 1 && (st->cluster_accesses || st->cluster_syncs || st->cluster_bytes)) ||
+            (d->hot != 1 && st->profile.hot) || (d->flags != 1 && st->talk) || (d->made != 1 && w[i].made) ||
+            ((d->late || d->early_us > 0) && w[i].early))
+            return true;
+    }
+    return false;
+}

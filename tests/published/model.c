@@ -312,9 +312,10 @@ static void launch(const struct gpu *g, const struct code *c, struct memory *m, 
 }
 
 /* ---- a row ------------------------------------------------------------------------------------------------------- */
-/* The time of what is measured: of the launches themselves (`once`, `cold`: of one pass), or the period of a chain. */
+/* The time of what is measured: of the launches themselves (`once`, `cold`: of one pass), or the period of a chain; under a doubt, if there
+ * is one, as code that a rewrite made. `stock`: what it is without. */
 static double row_time(const struct sg_model *m, const struct sg_work *w, unsigned n, const char *how, double memory,
-                       const struct sg_doubt *doubt, bool made)
+                       const struct sg_doubt *doubt, double stock)
 {
     double distinct = 0;
     for (unsigned i = 0; i < n; i++)
@@ -336,9 +337,11 @@ static double row_time(const struct sg_model *m, const struct sg_work *w, unsign
         before[i] = i - 1;
         all[i].after = &before[i];
         all[i].nafter = i > 0;
-        all[i].made = made;
+        all[i].made = true;
         all[i].early = early && (!bits || bits[1 + i % n] == '1') ? &one : NULL;
     }
+    if (doubt && !sg_doubt_matters(doubt, all, total))
+        return stock;
     if (sg_timeline_of(m, all, total, distinct, doubt))
         die("the model refuses it", how);
     double end = all[total - 1].end_us;
@@ -346,6 +349,27 @@ static double row_time(const struct sg_model *m, const struct sg_work *w, unsign
         return end - all[0].start_us;
     unsigned from = periods / 2;
     return (end - all[from * n - 1].end_us) / (periods - from);
+}
+
+/* The time as the model is, its range, and what a decision is made by (rewrite/plan/compare.c): under each doubt, where
+ * something gains nothing, and where the row's code is a rewrite's. */
+static void doubts(const struct sg_model *m, const struct sg_work *w, unsigned n, const char *how, double memory)
+{
+    double us = row_time(m, w, n, how, memory, NULL, 0), low = us, high = us, moot = us, made = us;
+    const struct sg_doubt *d;
+    printf("\"modeled_us\": %.6g, \"doubt_us\": [%.9g", us, us);
+    for (unsigned i = 1; (d = sg_doubt_at(i)); i++) {
+        double t = row_time(m, w, n, how, memory, d, us);
+        low = t < low ? t : low;
+        high = t > high ? t : high;
+        if (d->made != 1)
+            made = t;
+        else if (d->late)
+            moot = t;
+        else
+            printf(", %.9g", t);
+    }
+    printf("], \"moot_us\": %.9g, \"made_us\": %.9g, \"range_us\": [%.6g, %.6g]", moot, made, low, high);
 }
 
 static void row(const char *kernels, const char *family, char **col)
@@ -382,16 +406,10 @@ static void row(const char *kernels, const char *family, char **col)
     for (unsigned k = 0; k < BUFFERS; k++)
         memory += (double)m.bytes[k];
     printf("{\"family\": \"%s\", \"name\": \"%s\", \"device\": \"%s\", \"work\": \"%s\", \"source\": \"%s\", "
-           "\"kernel\": \"%s\", \"held\": %s, \"measured_us\": %s, \"modeled_us\": %.6g, \"doubt_us\": [",
+           "\"kernel\": \"%s\", \"held\": %s, \"measured_us\": %s, ",
            family, col[NAME], col[GPU], col[WORK], col[SOURCE], col[KERNEL], strcmp(col[HELD], "1") ? "false" : "true",
-           col[US], row_time(&g->model, w, n, col[HOW], memory, NULL, false));
-    for (unsigned i = 0; sg_doubt_at(i); i++)
-        printf("%s%.9g", i ? ", " : "", row_time(&g->model, w, n, col[HOW], memory, sg_doubt_at(i), false));
-    /* under the last doubt, where a rewrite had made its code */
-    unsigned last = 0;
-    while (sg_doubt_at(last + 1))
-        last++;
-    printf("], \"made_us\": %.9g", row_time(&g->model, w, n, col[HOW], memory, sg_doubt_at(last), true));
+           col[US]);
+    doubts(&g->model, w, n, col[HOW], memory);
     double burden[SG_BURDENS] = {0}, flight = 0;
     for (unsigned k = 0; k < n; k++) {
         double one[SG_BURDENS], mine;
@@ -402,8 +420,8 @@ static void row(const char *kernels, const char *family, char **col)
     }
     printf(", \"burden\": [");
     for (unsigned i = 0; i < SG_BURDENS; i++)
-        printf("%s%.17g", i ? ", " : "", burden[i]);
-    printf("], \"in_flight\": %.17g}\n", flight);
+        printf("%s%.9g", i ? ", " : "", burden[i]);
+    printf("], \"in_flight\": %.9g}\n", flight);
     fflush(stdout);
     sg_module_free(mod);
     for (unsigned k = 0; k < BUFFERS; k++)
