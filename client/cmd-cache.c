@@ -288,6 +288,23 @@ static int bundle_sign(const struct sign_key *key, struct outcome *o, struct dt_
     return 0;
 }
 
+static int count_line(void *user, const char *line, size_t n, struct dt_err *e)
+{
+    ++*(size_t *)user;
+    return 0;
+}
+
+/* To stderr, as the bundle may go to stdout. An empty one is a bundle too: of a quiet week, say. */
+static int say_empty(struct cli *c, const struct outcome *o, struct dt_err *e)
+{
+    struct sign_packed file;
+    size_t lines = 0;
+    int r = sign_packed_lines(o->text, o->len, SIGN_BUNDLE_TEXT, count_line, &lines, &file, e);
+    if (r >= 0 && !file.broken && lines <= 2) /* its first and its last */
+        fputs("dovetail: nothing was selected: there is no recipe in the bundle\n", stderr);
+    return r;
+}
+
 static int export_bundle(struct cli *c, const struct sign_key *key, struct dt_err *e)
 {
     struct asked a = {0};
@@ -302,7 +319,7 @@ static int export_bundle(struct cli *c, const struct sign_key *key, struct dt_er
         path = NULL;
     backend_call(c, "GET", path ? path : "/", NULL, 0, "cache", a.members.s, &o);
     asked_done(&a);
-    if (!o.failed && (bundle_bytes(c, &o, e) < 0 || bundle_sign(key, &o, e) < 0)) {
+    if (!o.failed && (bundle_bytes(c, &o, e) < 0 || bundle_sign(key, &o, e) < 0 || say_empty(c, &o, e) < 0)) {
         outcome_done(&o);
         return fail(c, e);
     }

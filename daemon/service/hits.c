@@ -6,7 +6,8 @@
  *
  * A hit writes nothing. What it leaves (use counters, owners, a reply that the store does not have yet) is noted in a
  * batch; FLUSH_MS after the first note a pool thread writes the batch in one transaction. If another writer is at work,
- * the batch waits for the next turn. It is bounded: what does not fit is lost, and that costs a count or a rendering.
+ * the batch waits for the next turn; who lists or exports rows waits for a while, as owners may stand there only. It is
+ * bounded: what does not fit is lost, and that costs a count or a rendering.
  */
 #include "daemon/service/hits.h"
 
@@ -18,6 +19,8 @@
 #include "daemon/service/service.h"
 
 #define FLUSH_MS 2000
+#define FLUSH_TRIES 50
+#define FLUSH_TRY_MS 20
 #define RETRY_MS 1000
 #define NOTES_MAX 4096
 #define LOOK_BACK 64 /* notes that a new one may be added to */
@@ -139,7 +142,8 @@ static void batch_back(struct batch *to, struct batch *b)
 
 static bool batch_empty(const struct batch *b) { return !b->note.n && !b->hits[0] && !b->hits[1]; }
 
-void dtd_hits_flush(struct dtd_hits *h)
+/* False: the store is somebody else's just now. */
+static bool hits_flush_once(struct dtd_hits *h)
 {
     struct dt_err e = {0};
     uv_mutex_lock(&h->lock);
@@ -156,6 +160,13 @@ void dtd_hits_flush(struct dtd_hits *h)
         uv_mutex_unlock(&h->lock);
     }
     batch_done(&b);
+    return r != 0;
+}
+
+void dtd_hits_flush(struct dtd_hits *h)
+{
+    for (int i = 0; !hits_flush_once(h) && i < FLUSH_TRIES; i++)
+        uv_sleep(FLUSH_TRY_MS);
 }
 
 static void on_flush(uv_timer_t *t);
@@ -171,7 +182,7 @@ static void flush_work(uv_work_t *w)
 {
     struct dtd_hits *h = w->data;
     uv_mutex_lock(&h->s->cache_lock);
-    dtd_hits_flush(h);
+    hits_flush_once(h); /* the timer comes again */
     uv_mutex_unlock(&h->s->cache_lock);
 }
 

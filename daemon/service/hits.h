@@ -28,8 +28,8 @@ void dtd_hits_read_end(struct dtd_hits *h);
 /* ---- what came of it: on the loop's thread; nothing is written here ---------------------------------------------- */
 /* This user got this reply. fresh: the store does not have it yet. count: it counts as a hit of the entry. */
 void dtd_hits_note(struct dtd_hits *h, struct dtd_reply *r, const char *want, unsigned uid, bool fresh, bool count);
-/* Write it all down, under the service's cache_lock: before an operation that counts, lists or exports rows. On any
- * thread. */
+/* Write it all down, under the service's cache_lock: before an operation that counts, lists or exports rows. While
+ * somebody else writes it is tried again for a second, and then left for later. On a pool's thread. */
 void dtd_hits_flush(struct dtd_hits *h);
 
 #endif

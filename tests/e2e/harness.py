@@ -4,6 +4,7 @@ The programs are found in $DOVETAIL_BUILD (meson sets it). Everything a test mak
 """
 import copy
 import ctypes
+import errno
 import hashlib
 import http.client
 import json
@@ -166,10 +167,16 @@ class Service:
             os.unlink(self.socket)
         self.process = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         deadline = time.monotonic() + 30 * SLOW
-        while wait and not os.path.exists(self.socket):
+        while wait and not self.listens():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError("the service did not start:\n" + self.read_log())
             time.sleep(0.02)
+
+    def listens(self):
+        """The file is there a moment before anybody listens at it."""
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(30 * SLOW)
+            return os.path.exists(self.socket) and s.connect_ex(self.socket) != errno.ECONNREFUSED
 
     def read_log(self):
         with open(self.log_path, encoding="utf-8", errors="replace") as f:

@@ -110,6 +110,23 @@ class Cache(WaysCase):
         with open(path, "rb") as f:
             return f.read()
 
+    def test_export_of_nothing(self):
+        """It says so, whoever reads stdout, and leaves a bundle that can be read."""
+        path, nothing = self.dir + "/b.zst", "sha256:" + "0" * 64
+        self.fill(self.local, 1)
+        for way in (["--local", "--device", "soft", "--cache", self.dir + "/empty.db"],
+                    ["--signature", nothing, *self.local], ["--signature", nothing, *self.service]):
+            for more in ([], ["--json"]):
+                r = cli("cache", "export", "-o", path, *way, *more)
+                self.assertEqual(r.returncode, 0, r.stderr)
+                self.assertIn("nothing was selected", r.stderr)
+                self.assertEqual(self.doc("cache", "import", path, *self.local), came())
+            r = subprocess.run([CLI, "cache", "export", "-o", "-", *way], capture_output=True, check=True)
+            self.assertEqual(len(unpacked(r.stdout).splitlines()), 2)
+            self.assertIn(b"nothing was selected", r.stderr)
+        r = cli("cache", "export", "-o", path, *self.local)
+        self.assertEqual((r.returncode, r.stderr), (0, ""))
+
     def test_export_and_import(self):
         sigs = self.fill(self.local, 1, 2)
         bundle = self.dir + "/b.zst"

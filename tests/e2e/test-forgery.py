@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import tempfile
+import threading
 import unittest
 
 from harness import (DAEMON, FolderCase, ServiceCase, UnixHTTP, as_user, came, chain, cli, endless, main, old_bundle,
@@ -338,6 +339,20 @@ class Strangers(Exported, ServiceCase):
         status, _, text = self.call(uid, "GET", "/v1/cache/export", **kw)
         self.assertEqual(status, 200, text)
         return {json.loads(line)["row"][0] for line in text.splitlines()[1:-1]}
+
+    def test_owned_at_once(self):
+        """Who got a hit finds it in an export that follows, also when somebody else was writing just then."""
+        graph = chain(3, factor=2.5)
+        _, plan = self.post(OTHER, graph)
+        db = sqlite3.connect(self.s.dir + "/cache.db", isolation_level=None, timeout=30, check_same_thread=False)
+        db.execute("BEGIN IMMEDIATE")
+        end = threading.Timer(0.4, db.execute, ["ROLLBACK"])
+        end.start()
+        self.assertEqual(self.post(MEMBER, graph)[0], True)
+        self.assertEqual(db.in_transaction, True)
+        self.assertIn(plan["signature"], self.owned(MEMBER))
+        end.join()
+        db.close()
 
     def test_planted(self):
         """The attack as it was: export, other PTX, checksum, empty cache, import; the next client's post."""
