@@ -10,7 +10,11 @@
              of measured gains above 5 %, so many that it would not keep. In the last line families count alike, with an
              upper bound of 95 % (Wilson)
 
+--fit fits the model's constants to the rows that are not held, --leave-out without each family and device, too:
+fit-model.py.
+
 usage: bench-model.py [--json] [--rows] [--held] [--fitted] [--quick] [FAMILY…]
+       bench-model.py --fit [--leave-out] [--quick]
 """
 import argparse
 import glob
@@ -122,8 +126,14 @@ def main():
     p.add_argument("--held", action="store_true", help="only rows that nothing was fitted to")
     p.add_argument("--fitted", action="store_true", help="only the others")
     p.add_argument("--quick", action="store_true", help="nothing written")
+    p.add_argument("--fit", action="store_true", help="fit constants, print them; nothing written")
+    p.add_argument("--leave-out", action="store_true")
     p.add_argument("family", nargs="*")
     o = results.options(p)
+    if o.fit:
+        script = os.path.join(results.ROOT, "bench/fit-model.py")
+        options = ["--leave-out"] * o.leave_out + ["--quick"] * o.quick
+        sys.exit(subprocess.run([sys.executable, script, "--build", o.build, *options], check=False).returncode)
     found = [r for r in rows(o.build, o.family) if not (o.held and not r["held"] or o.fitted and r["held"])]
     if not found:
         sys.exit("bench-model: no rows")

@@ -5,7 +5,13 @@
  * (struct sg_some); the timeline gives a time, on a model made of a row of devices.tsv. Equal launches on one GPU
  * are executed once. What is compared, and what the columns mean: README.md.
  *
- * usage: published-model DEVICES.tsv KERNELS FAMILY.tsv…
+ * With --sets, further times, for a fit of the model's constants: each line of standard input is the numbers of rows,
+ * from 0 on, and a set of figures for every GPU ("0 7 8;sm_power=4,miss_to=1.2"; no numbers: all rows), and is answered
+ * by a line of JSON, the times of these rows. Sets that differ only in constants of TIME (softgpu/constants.def) cost a
+ * timeline a row; where those of EXEC change, all kernels are executed again. --constants prints the table of constants
+ * instead.
+ *
+ * usage: published-model [--sets] DEVICES.tsv KERNELS FAMILY.tsv… | --constants
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -32,7 +38,7 @@ enum { NAME, GPU, WORK, HELD, KERNEL, GRID, BLOCK, SHARED, ARGS, UNIQUE, HOW, US
 
 struct gpu {
     char *key, *arch;
-    struct sg_model model;
+    struct sg_model base, model; /* as devices.tsv has it, with the figures of a set */
 };
 
 struct code { /* a family's kernels for one virtual architecture */
@@ -51,7 +57,17 @@ struct resources {
     struct dev_resources res;
 };
 
+struct measured { /* a row, and its launches as they were executed */
+    const char *family;
+    char *col[COLUMNS];
+    const struct gpu *gpu;
+    struct sg_work work[LAUNCHES];
+    unsigned n;
+    double memory;
+};
+
 static struct dt_vec(struct gpu) gpus;
+static struct dt_vec(struct measured) rows;
 static struct dt_vec(struct code) codes;
 static struct dt_vec(struct counted) counts;
 static struct dt_vec(struct resources) resources;
@@ -121,8 +137,9 @@ static void read_gpus(const char *path)
         const struct sg_model *base = sg_model_find(c[1]);
         if (!base)
             die("no such model", c[1]);
-        if (!sg_model_with(base, c[3], &g.model, &wrong))
+        if (!sg_model_with(base, c[3], &g.base, &wrong))
             die("figures", wrong);
+        g.model = g.base;
         g.key = c[0];
         g.arch = c[2];
         if (!dt_push(&gpus, g))
@@ -351,44 +368,24 @@ static double row_time(const struct sg_model *m, const struct sg_work *w, unsign
     return (end - all[from * n - 1].end_us) / (periods - from);
 }
 
-/* The time as the model is, its range, and what a decision is made by (rewrite/plan/compare.c): under each doubt, where
- * something gains nothing, and where the row's code is a rewrite's. */
-static void doubts(const struct sg_model *m, const struct sg_work *w, unsigned n, const char *how, double memory)
+/* Executes its launches. */
+static void execute(const char *kernels, struct measured *r)
 {
-    double us = row_time(m, w, n, how, memory, NULL, 0), low = us, high = us, moot = us, made = us;
-    const struct sg_doubt *d;
-    printf("\"modeled_us\": %.6g, \"doubt_us\": [%.9g", us, us);
-    for (unsigned i = 1; (d = sg_doubt_at(i)); i++) {
-        double t = row_time(m, w, n, how, memory, d, us);
-        low = t < low ? t : low;
-        high = t > high ? t : high;
-        if (d->made != 1)
-            made = t;
-        else if (d->late)
-            moot = t;
-        else
-            printf(", %.9g", t);
-    }
-    printf("], \"moot_us\": %.9g, \"made_us\": %.9g, \"range_us\": [%.6g, %.6g]", moot, made, low, high);
-}
-
-static void row(const char *kernels, const char *family, char **col)
-{
-    const struct gpu *g = find_gpu(col[GPU]);
-    const struct code *c = find_code(kernels, family, g);
+    char **col = r->col;
+    const struct gpu *g = r->gpu;
+    const struct code *c = find_code(kernels, r->family, g);
     struct memory m = {0};
     struct sg_module *mod;
     struct dt_err e = {0};
-    struct sg_work w[LAUNCHES];
     if (sg_device_new(&g->model, &m.d))
         die("memory", "");
     if (sg_module_load(m.d, c->ptx, c->len, &mod, &e))
-        die(family, e.detail);
+        die(r->family, e.detail);
     static const int each[] = {KERNEL, GRID, BLOCK, SHARED, ARGS, UNIQUE};
     char *part[SOURCE + 1][LAUNCHES];
     unsigned n = 0;
     for (unsigned i = 0; i < sizeof each / sizeof *each; i++) {
-        unsigned parts = split(col[each[i]], '+', part[each[i]], LAUNCHES);
+        unsigned parts = split(strdup(col[each[i]]), '+', part[each[i]], LAUNCHES);
         if (parts > LAUNCHES || (i && parts != n && parts != 1))
             die("launches", col[NAME]);
         n = i ? n : parts;
@@ -400,29 +397,12 @@ static void row(const char *kernels, const char *family, char **col)
         memcpy(one, col, sizeof one);
         for (unsigned i = 0; i < sizeof each / sizeof *each; i++)
             one[each[i]] = strdup(part[each[i]][k]);
-        launch(g, c, &m, mod, one, &w[k]);
+        launch(g, c, &m, mod, one, &r->work[k]);
     }
-    double memory = 0;
+    r->n = n;
+    r->memory = 0;
     for (unsigned k = 0; k < BUFFERS; k++)
-        memory += (double)m.bytes[k];
-    printf("{\"family\": \"%s\", \"name\": \"%s\", \"device\": \"%s\", \"work\": \"%s\", \"source\": \"%s\", "
-           "\"kernel\": \"%s\", \"held\": %s, \"measured_us\": %s, ",
-           family, col[NAME], col[GPU], col[WORK], col[SOURCE], col[KERNEL], strcmp(col[HELD], "1") ? "false" : "true",
-           col[US]);
-    doubts(&g->model, w, n, col[HOW], memory);
-    double burden[SG_BURDENS] = {0}, flight = 0;
-    for (unsigned k = 0; k < n; k++) {
-        double one[SG_BURDENS], mine;
-        sg_burden(&g->model, &w[k], one, &mine);
-        for (unsigned i = 0; i < SG_BURDENS; i++)
-            burden[i] += one[i];
-        flight = !k || mine < flight ? mine : flight;
-    }
-    printf(", \"burden\": [");
-    for (unsigned i = 0; i < SG_BURDENS; i++)
-        printf("%s%.9g", i ? ", " : "", burden[i]);
-    printf("], \"in_flight\": %.9g}\n", flight);
-    fflush(stdout);
+        r->memory += (double)m.bytes[k];
     sg_module_free(mod);
     for (unsigned k = 0; k < BUFFERS; k++)
         if (m.base[k]) {
@@ -432,23 +412,146 @@ static void row(const char *kernels, const char *family, char **col)
     sg_device_free(m.d);
 }
 
+static double time_of(const struct measured *r)
+{
+    return row_time(&r->gpu->model, r->work, r->n, r->col[HOW], r->memory, NULL, 0);
+}
+
+/* The time as the model is, its range, and what a decision is made by (rewrite/plan/compare.c): under each doubt, where
+ * something gains nothing, and where the row's code is a rewrite's; and what its launches ask for. */
+static void doubts(const struct measured *r)
+{
+    const struct sg_model *m = &r->gpu->model;
+    const struct sg_doubt *d;
+    double us = time_of(r), low = us, high = us, moot = us, made = us;
+    printf(", \"doubt_us\": [%.9g", us);
+    for (unsigned i = 1; (d = sg_doubt_at(i)); i++) {
+        double t = row_time(m, r->work, r->n, r->col[HOW], r->memory, d, us);
+        low = t < low ? t : low;
+        high = t > high ? t : high;
+        if (d->made != 1)
+            made = t;
+        else if (d->late)
+            moot = t;
+        else
+            printf(", %.9g", t);
+    }
+    printf("], \"moot_us\": %.9g, \"made_us\": %.9g, \"range_us\": [%.6g, %.6g]", moot, made, low, high);
+    double burden[SG_BURDENS] = {0}, flight = 0;
+    for (unsigned k = 0; k < r->n; k++) {
+        double one[SG_BURDENS], mine;
+        sg_burden(m, &r->work[k], one, &mine);
+        for (unsigned i = 0; i < SG_BURDENS; i++)
+            burden[i] += one[i];
+        flight = !k || mine < flight ? mine : flight;
+    }
+    printf(", \"burden\": [");
+    for (unsigned i = 0; i < SG_BURDENS; i++)
+        printf("%s%.9g", i ? ", " : "", burden[i]);
+    printf("], \"in_flight\": %.9g", flight);
+}
+
+static void row(const char *kernels, const char *family, char **col, bool doubted)
+{
+    struct measured r = {.family = family, .gpu = find_gpu(col[GPU])};
+    memcpy(r.col, col, sizeof r.col);
+    execute(kernels, &r);
+    printf("{\"family\": \"%s\", \"name\": \"%s\", \"device\": \"%s\", \"work\": \"%s\", \"source\": \"%s\", "
+           "\"kernel\": \"%s\", \"held\": %s, \"measured_us\": %s, \"modeled_us\": %.6g",
+           family, col[NAME], col[GPU], col[WORK], col[SOURCE], col[KERNEL], strcmp(col[HELD], "1") ? "false" : "true",
+           col[US], time_of(&r));
+    if (doubted)
+        doubts(&r);
+    puts("}");
+    fflush(stdout);
+    if (!dt_push(&rows, r))
+        die("memory", "");
+}
+
+/* ---- sets of constants ------------------------------------------------------------------------------------------- */
+static void print_constants(void)
+{
+    struct sg_figure f;
+    for (size_t i = 0; sg_model_figure(0, i, &f); i++)
+        if (f.unit)
+            printf("{\"name\": \"%s\", \"value\": %.6g, \"values\": %u, \"unit\": \"%s\", \"exec\": %s, \"low\": %g, "
+                   "\"high\": %g, \"source\": \"%s\"}\n",
+                   f.field, f.value, f.values, f.unit, f.exec ? "true" : "false", f.low, f.high, f.source);
+}
+
+/* Has any GPU's constants of EXEC become others than in `old`? They act while blocks are followed. */
+static bool follows_anew(const struct sg_constants *old, const struct sg_constants *now)
+{
+#define SG_SAME_TIME(name) true
+#define SG_SAME_EXEC(name) (old->name == now->name)
+#define CONST(name, when, ...)                                                                                         \
+    if (!SG_SAME_##when(name))                                                                                         \
+        return true;
+#define FIT(name, when, ...) CONST(name, when)
+#include "softgpu/constants.def"
+    return false;
+}
+
+static void answer(const char *kernels, char *text)
+{
+    char *numbers = text, *set = strchr(text, ';'), *end;
+    if (!set)
+        die("no ;", text);
+    *set++ = 0;
+    bool anew = false;
+    const char *wrong;
+    for (size_t i = 0; i < gpus.n; i++) {
+        struct sg_constants old = gpus.p[i].model.k;
+        if (!sg_model_with(&gpus.p[i].base, set, &gpus.p[i].model, &wrong))
+            die("a set", wrong);
+        anew |= follows_anew(&old, &gpus.p[i].model.k);
+    }
+    counts.n = anew ? 0 : counts.n;
+    for (size_t i = 0; i < rows.n && anew; i++)
+        execute(kernels, &rows.p[i]);
+    bool all = !*numbers, first = true;
+    for (size_t i = 0; all ? i < rows.n : *numbers != 0; i++) {
+        size_t k = all ? i : strtoul(numbers, &end, 10);
+        if (k >= rows.n || (!all && end == numbers))
+            die("no such row", numbers);
+        printf("%s%.9g", first ? "[" : ", ", time_of(&rows.p[k]));
+        first = false;
+        numbers = all ? numbers : end;
+    }
+    printf("]\n");
+    fflush(stdout);
+}
+
 int main(int argc, char **argv)
 {
+    if (argc == 2 && !strcmp(argv[1], "--constants"))
+        return print_constants(), 0;
+    bool sets = argc > 1 && !strcmp(argv[1], "--sets");
+    argv += sets;
+    argc -= sets;
     if (argc < 4)
-        return fprintf(stderr, "usage: %s DEVICES.tsv KERNELS FAMILY.tsv…\n", argv[0]), 2;
+        return fprintf(stderr, "usage: %s [--sets] DEVICES.tsv KERNELS FAMILY.tsv… | --constants\n", argv[0]), 2;
     read_gpus(argv[1]);
     for (int i = 3; i < argc; i++) {
-        char *at = whole(argv[i]), *text, *col[COLUMNS], family[64];
+        char *at = whole(argv[i]), *text, *col[COLUMNS];
         const char *name = strrchr(argv[i], '/');
-        snprintf(family, sizeof family, "%s", name ? name + 1 : argv[i]);
+        char *family = strdup(name ? name + 1 : argv[i]);
         family[strcspn(family, ".")] = 0;
         if (!next_line(&at, &text))
             die("no rows", "");
         while (next_line(&at, &text)) {
             if (split(text, '\t', col, COLUMNS) != COLUMNS)
                 die("not fourteen columns", col[0]);
-            row(argv[2], family, col);
+            row(argv[2], family, col, !sets);
         }
     }
+    char *set = NULL;
+    size_t room = 0;
+    file = "a set";
+    for (line = 1; sets && getline(&set, &room, stdin) > 0; line++) {
+        set[strcspn(set, "\n")] = 0;
+        answer(argv[2], set);
+    }
+    free(set);
     return 0;
 }
