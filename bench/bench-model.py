@@ -5,13 +5,10 @@
     factor   modelled over measured or the other way round, whichever is above 1: median, and the worst
     off      share of rows wrong by more than a factor of 2
     order    pairs of variants of the same work on one device: share whose faster one the model tells
-    kept     by the planner's rule (rewrite/plan/compare.c: faster under every doubt of softgpu/model/doubts.def, or asking
-             for no more of anything): false: of the pairs, so many where it would keep what was measured slower; missed:
-             of measured gains above 5 %, so many that it would not keep. In the last line families count alike, with an
-             upper bound of 95 % (Wilson)
-
---fit fits the model's constants to the rows that are not held, --leave-out without each family and device, too:
-fit-model.py.
+    kept     by the planner's rule (rewrite/plan/compare.c: faster under every doubt of softgpu/model/doubts.def, or
+             asking for no more of anything): false: of the pairs, so many where it would keep what was measured
+             slower; missed: of measured gains above 5 %, so many that it would not keep. In the last line families
+             count alike, with an upper bound of 95 % (Wilson)
 
 usage: bench-model.py [--json] [--rows] [--held] [--fitted] [--quick] [FAMILY…]
        bench-model.py --fit [--leave-out] [--quick]
@@ -77,7 +74,7 @@ def dominates(old, new):
 def keeps(old, new):
     """Would the planner replace `old` by `new`?"""
     sure = (all(less(o, n) for o, n in zip(old["doubt_us"], new["doubt_us"])) and
-            new["moot_us"] <= old["moot_us"] * (1 + 1e-9) and
+            not less(new["moot_us"], old["moot_us"]) and
             (new["kernel"] == old["kernel"] or less(old["modeled_us"], new["made_us"])))
     return less(old["modeled_us"], new["modeled_us"]) and (sure or dominates(old, new))
 

@@ -25,7 +25,7 @@ static void times(const json_t *r, bool is_modeled, char *out, size_t n)
 }
 
 /* ", 36.1 to 52.9" of a pair of numbers that a document may have; else "". */
-static const char *range(const json_t *o, const char *key, char *out, size_t n)
+static const char *optimize_range(const json_t *o, const char *key, char *out, size_t n)
 {
     const json_t *r = json_object_get(o, key);
     *out = 0;
@@ -39,7 +39,7 @@ static void total(const char *what, const json_t *o, const char *more)
 {
     char between[64];
     printf("%-10s %9.2f us (%s%s), %.0f launches%s\n", what, jnum(o, "time_us"), dt_json_text(o, "method"),
-           range(o, "range_us", between, sizeof between), jnum(o, "launches"), more);
+           optimize_range(o, "range_us", between, sizeof between), jnum(o, "launches"), more);
 }
 
 static int cmd_optimize_human(struct cli *c, const json_t *doc, const struct outcome *o)
@@ -72,7 +72,7 @@ static int cmd_optimize_human(struct cli *c, const json_t *doc, const struct out
     char gain[160] = "", between[64];
     if (jnum(opt, "time_us") > 0 && modeled(opt))
         snprintf(gain, sizeof gain, ", %.2f times as fast (modeled%s)", jnum(base, "time_us") / jnum(opt, "time_us"),
-                 range(doc, "gain_range", between, sizeof between));
+                 optimize_range(doc, "gain_range", between, sizeof between));
     else if (jnum(opt, "time_us") > 0)
         snprintf(gain, sizeof gain, ", %.2f times as fast", jnum(base, "time_us") / jnum(opt, "time_us"));
     total("baseline", base, "");

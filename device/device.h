@@ -313,12 +313,13 @@ int dev_run_cost(struct dev_run *r, uint32_t step, struct dev_cost *ret, struct 
  * are no more; on a real device there is none. *ret_moot: it says that something gains nothing. */
 const char *dev_doubt(struct dev_device *d, unsigned doubt, bool *ret_moot);
 /* The time that dev_run_time gives, from the costs of all launches (cost[nlaunch]; memsets and copies need none), or
- * would give under a doubt. made[nlaunch]: launches whose code is a rewrite's. Arrays but cost may be NULL. */
+ * would give under a doubt. made[nlaunch]: launches whose code is a rewrite's. Arrays but cost may be NULL. 0; 1: that
+ * doubt makes no difference to these launches, and nothing is set; negative: error. */
 int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, const uint8_t *made,
                    unsigned doubt, struct dev_time *ret, double *step_us, double *start_us, double *end_us,
                    struct dt_err *e);
-/* What launch `step` asks of the device, in numbers without a time (softgpu/sg.h, sg_burden): to be added over launches,
- * less is better. *ret_in_flight: its threads in flight, more is better; 0: it is no kernel. */
+/* What launch `step` asks of the device, in numbers without a time (softgpu/sg.h, sg_burden): to be added over
+ * launches, less is better. *ret_in_flight: its threads in flight, more is better; 0: it is no kernel. */
 enum { DEV_BURDENS = 13 };
 int dev_burden(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, uint32_t step,
                double ret[DEV_BURDENS], double *ret_in_flight, struct dt_err *e);

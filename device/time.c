@@ -400,6 +400,7 @@ int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct 
     if (err < 0)
         return err;
     dt_free_ struct dovetail_work *w = dt_calloc(n, sizeof *w);
+    int same = 0;
     dt_free_ double *start = dt_calloc(n, sizeof *start), *end = dt_calloc(n, sizeof *end);
     struct dev_order o = {0};
     if (!w || !start || !end || dev_order_new(g, &o) < 0)
@@ -409,11 +410,11 @@ int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct 
     if (!err)
         err = tell_distinct(d, g, e);
     if (!err)
-        err = dev_cu(d, d->cu->dovetailTimeline(doubt, n, w, o.at, o.after, o.early, made, start, end),
+        err = dev_cu(d, d->cu->dovetailTimeline(doubt, n, w, o.at, o.after, o.early, made, start, end, &same),
                      "dovetailTimeline", e);
     dev_order_done(&o);
-    if (err < 0)
-        return err;
+    if (err < 0 || same)
+        return err < 0 ? err : 1;
     *ret = (struct dev_time){.launches = n};
     snprintf(ret->method, sizeof ret->method, "modeled:%s", d->info.model);
     for (uint32_t i = 0; i < n; i++) {

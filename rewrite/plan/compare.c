@@ -1,18 +1,18 @@
 /* Which of two states is faster?
  *
- * On the software device times are modelled and have no noise, but the model may be wrong. So both states are timed under
- * every doubt (softgpu/model/doubts.def): with each term of the model longer, and shorter, than it says, by what it was
- * off against published measurements, and with what is doubtful in its structure. The newer state is faster if it takes
- * less by more than a thousandth in all of them; where the doubt is that something gains nothing, if it takes no more.
- * Both states are under the same doubt, since what is wrong with both alike decides nothing. Or it is faster because it
- * cannot be slower (dominates): it has fewer launches, and asks for no more of anything.
+ * On the software device times are modelled and have no noise, but the model may be wrong. So both states are timed
+ * under every doubt (softgpu/model/doubts.def): with each term of the model longer, and shorter, than it says, by what
+ * it was off against published measurements, and with what is doubtful in its structure. The newer state is faster if
+ * it takes less by more than a thousandth in all of them; where the doubt is that something gains nothing, if it takes
+ * no more, but for that thousandth. Both states are under the same doubt, since what is wrong with both alike decides
+ * nothing. Or it is faster because it cannot be slower (dominates): it has fewer launches, and asks for no more of
+ * anything.
  *
- * On a real device the two states are measured together (device/measure.h): both as CUDA graphs, with the
- * same fills, in passes that take turns, so that changes of clocks and temperature affect both. Times come from CUPTI
- * or from events, as medians with 95 % intervals. The newer state is faster if the whole 95 % interval of the ratio,
- * pass by pass, is above 1, and its median is the smaller one. A measurement that was disturbed (clocks, heat, other
- * processes, a wide interval) decides nothing: the newer state does not count as faster, and `why` names the
- * disturbance.
+ * On a real device the two states are measured together (device/measure.h): both as CUDA graphs, with the same fills,
+ * in passes that take turns, so that changes of clocks and temperature affect both. Times come from CUPTI or from
+ * events, as medians with 95 % intervals. The newer state is faster if the whole 95 % interval of the ratio, pass by
+ * pass, is above 1, and its median is the smaller one. A measurement that was disturbed (clocks, heat, other processes,
+ * a wide interval) decides nothing: the newer state does not count as faster, and `why` names the disturbance.
  *
  * Both states get the times of that one measurement, so that their times can be compared.
  *
@@ -199,7 +199,7 @@ static int dominates(struct rw_planner *p, struct rw_state *now, struct rw_state
     return r < 0 ? r : no_more;
 }
 
-static int modelled(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why,
+static int compare_modelled(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why,
                     struct dt_err *e)
 {
     const char *name;
@@ -211,7 +211,7 @@ static int modelled(struct rw_planner *p, struct rw_state *now, struct rw_state 
         r = rw_state_doubts(p, next, e);
     for (unsigned k = 1; r == 0 && now->doubt_us && next->doubt_us && (name = dev_doubt(p->dev, k, &moot)); k++) {
         double was = now->doubt_us[k], is = next->doubt_us[k];
-        if (moot ? is <= was : less(was, is))
+        if (moot ? !less(is, was) : less(was, is))
             continue;
         r = dominates(p, now, next, e);
         if (r == 0)
@@ -247,7 +247,7 @@ int rw_better(struct rw_planner *p, struct rw_state *now, struct rw_state *next,
 int rw_faster_now(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why,
                   struct dt_err *e)
 {
-    int r = rw_measures(p) ? measured(p, now, next, NULL, why, e) : RW_FORCED ? 1 : modelled(p, now, next, why, e);
+    int r = rw_measures(p) ? measured(p, now, next, NULL, why, e) : RW_FORCED ? 1 : compare_modelled(p, now, next, why, e);
     return r < 0 ? r : RW_FORCED ? 1 : r;
 }
 

@@ -106,9 +106,9 @@ int rw_state_doubts(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
     double *us = dt_calloc(n + 1, sizeof *us);
     if (!us)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (unsigned k = 0; k < n && r == 0; k++) {
-        r = k ? dev_model_time(p->dev, s->prog, s->cost, s->made, k, &t, NULL, NULL, NULL, e) : 0;
-        us[k] = k ? t.time_us : s->time.time_us;
+    for (unsigned k = 0; k < n && r >= 0; k++) {
+        r = k ? dev_model_time(p->dev, s->prog, s->cost, s->made, k, &t, NULL, NULL, NULL, e) : 1;
+        us[k] = r == 0 ? t.time_us : s->time.time_us;
     }
     if (r < 0) {
         free(us);

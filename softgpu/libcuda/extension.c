@@ -354,7 +354,7 @@ CUresult dovetailBurden(const struct dovetail_work *work, double *burden, double
 
 CUresult dovetailTimeline(unsigned doubt, unsigned n, const struct dovetail_work *work, const unsigned *at,
                           const unsigned *after, const unsigned char *early, const unsigned char *made,
-                          double *start_us, double *end_us)
+                          double *start_us, double *end_us, int *same)
 {
     CU_CONTEXT(c);
     CU_REQUIRE(sg_doubt_at(doubt), CUDA_ERROR_INVALID_VALUE);
@@ -377,8 +377,11 @@ CUresult dovetailTimeline(unsigned doubt, unsigned n, const struct dovetail_work
         w[i].early = early ? early + at[i] : NULL;
         w[i].made = made && made[i];
     }
-    int r = sg_timeline_of(c->dev->model, w, n, c->distinct, sg_doubt_at(doubt));
-    for (unsigned i = 0; i < n && !r; i++) {
+    bool alike = same && doubt && !sg_doubt_matters(sg_doubt_at(doubt), w, n);
+    if (same)
+        *same = alike;
+    int r = alike ? 0 : sg_timeline_of(c->dev->model, w, n, c->distinct, sg_doubt_at(doubt));
+    for (unsigned i = 0; i < n && !r && !alike; i++) {
         start_us[i] = w[i].start_us;
         end_us[i] = w[i].end_us;
     }

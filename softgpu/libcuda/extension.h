@@ -104,10 +104,11 @@ struct dovetail_work {
     /* Modelled start and end of n works launched as one graph on the current context's device: work i after works     \
      * after[at[i]] … after[at[i + 1] - 1], all of them earlier; early[k]: after[k] is a programmatic edge (early      \
      * NULL: none is); made[i]: a rewrite's code (NULL: none is). Nothing runs, and the context's clock stands.        \
-     * `doubt`: the model is wrong in this way; 0: it is right. */                                                     \
+     * `doubt`: the model is wrong in this way; 0: it is right. *same (may be NULL): it makes no difference to these   \
+     * works, and the times are not set. */                                                                            \
     EXT(dovetailTimeline, (unsigned doubt, unsigned n, const struct dovetail_work *work, const unsigned *at,           \
                            const unsigned *after, const unsigned char *early, const unsigned char *made,               \
-                           double *start_us, double *end_us))                                                          \
+                           double *start_us, double *end_us, int *same))                                               \
     /* A way in which the model may be wrong (softgpu/model/doubts.def). moot: something is said to gain nothing.      \
      * NOT_FOUND: there are no more. */                                                                                \
     EXT(dovetailDoubt, (unsigned doubt, const char **name, int *moot))                                                 \

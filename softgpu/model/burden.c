@@ -1,5 +1,5 @@
-/* What a kernel asks of a GPU, number by number, and no time: of two ways to compute the same, one that asks for no more
- * of anything is no slower, however wrong the model's figures are (rewrite/plan/compare.c).
+/* What a kernel asks of a GPU, number by number, and no time: of two ways to compute the same, one that asks for no
+ * more of anything is no slower, however wrong the model's figures are (rewrite/plan/compare.c).
  */
 #include "softgpu/sg.h"
 
