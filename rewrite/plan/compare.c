@@ -200,7 +200,7 @@ static int dominates(struct rw_planner *p, struct rw_state *now, struct rw_state
 }
 
 static int compare_modelled(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why,
-                    struct dt_err *e)
+                            struct dt_err *e)
 {
     const char *name;
     bool moot;
@@ -247,7 +247,9 @@ int rw_better(struct rw_planner *p, struct rw_state *now, struct rw_state *next,
 int rw_faster_now(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why,
                   struct dt_err *e)
 {
-    int r = rw_measures(p) ? measured(p, now, next, NULL, why, e) : RW_FORCED ? 1 : compare_modelled(p, now, next, why, e);
+    int r = rw_measures(p) ? measured(p, now, next, NULL, why, e)
+            : RW_FORCED    ? 1
+                           : compare_modelled(p, now, next, why, e);
     return r < 0 ? r : RW_FORCED ? 1 : r;
 }
 

@@ -329,8 +329,8 @@ static void launch(const struct gpu *g, const struct code *c, struct memory *m, 
 }
 
 /* ---- a row ------------------------------------------------------------------------------------------------------- */
-/* The time of what is measured: of the launches themselves (`once`, `cold`: of one pass), or the period of a chain; under a doubt, if there
- * is one, as code that a rewrite made. `stock`: what it is without. */
+/* The time of what is measured: of the launches themselves (`once`, `cold`: of one pass), or the period of a chain;
+ * under a doubt, if there is one, as code that a rewrite made. `stock`: what it is without. */
 static double row_time(const struct sg_model *m, const struct sg_work *w, unsigned n, const char *how, double memory,
                        const struct sg_doubt *doubt, double stock)
 {
