@@ -34,9 +34,12 @@
 #define ISSUE_CLOCK 128.0
 #define ISSUE_WARPS 4.0
 #define WARP 32.0
-#define NEIGHBOURS 0.1  /* they read so much of the same: what is read again is read soon */
-#define L2_CLOCK_NS 0.6 /* of an atomic where others meet */
-#define MAX_WAVES 64    /* more are simulated as this many of longer blocks */
+#define NEIGHBOURS 0.1    /* they read so much of the same: what is read again is read soon */
+#define L2_CLOCK_NS 0.6   /* of an atomic where others meet */
+#define PAGE_BYTES 4096.0 /* of DRAM, over its channels: estimate */
+/* bytes; fitted to elementwise and transpose: reading pieces of 64 bytes takes 2.3 times as long */
+#define OPENING 72.0
+#define MAX_WAVES 64 /* more are simulated as this many of longer blocks */
 /* blocks of a kernel that are followed one by one where they wait for each other; of more, a part waits for all before
  * it */
 #define MAX_EACH 4096
@@ -100,6 +103,25 @@ static double reread(const struct sg_sim *s, const struct sg_work *w, const stru
     return bytes;
 }
 
+/* By how much longer DRAM takes for what is read because only a piece of a page is, before another page is opened. A
+ * visit reads what a block does of a page, and what others do that run beside it:
+ * neighbours that share the page, and blocks from elsewhere, as far as they come to it at all while they run. Writes
+ * wait in the L2 until there is more to write. */
+static double visits(const struct sg_sim *s, const struct sg_work *w, const struct sg_stats *st, uint32_t blocks)
+{
+    const struct sg_profile *p = &st->profile;
+    if (!p->pages)
+        return 1;
+    double once = ((double)p->l2_read - (double)p->again) * 32, piece = once / (double)p->pages,
+           share = (double)p->shared_pages * 1e-6;
+    double beside = (double)sg_occupancy(s->m, w->threads, w->registers, w->shared_bytes).blocks_per_sm * s->m->sms;
+    beside = (beside < blocks ? beside : blocks) / blocks;
+    double meet = over(beside * (double)p->pages * PAGE_BYTES, (double)st->unique_read_bytes);
+    double visit = piece * max2(1 / (share < 1 ? 1 - share : 0.001), meet);
+    visit = visit > PAGE_BYTES ? PAGE_BYTES : visit;
+    return 1 + OPENING / visit * (OPENING / visit);
+}
+
 /* The same from blocks that were followed (exec/profile.c): what the SM's pipes do, and the clocks of a block alone. */
 static void followed_cost(const struct sg_sim *s, const struct sg_work *w, const struct sg_stats *st, uint32_t blocks,
                           struct sg_sim_kern *k)
@@ -118,7 +140,7 @@ static void followed_cost(const struct sg_sim *s, const struct sg_work *w, const
     c = max2(c, over((double)slot[SG_PIPE_XU] * WARP, m->sfu_lanes));
     double of_warps = c; /* a scheduler has its own part of these */
     c = max2(c, over((double)slot[SG_PIPE_LSU] * WARP, m->lsu_lanes));
-    c = max2(c, over((double)st->tensor_flops, m->tensor_flops));
+    c = max2(c, over(p->tensor ? (double)p->tensor : (double)st->tensor_flops, m->tensor_flops));
     c = max2(c, (double)p->shared_passes + (double)p->l1_quarters / 4);
     double sectors = (double)p->l2_read + (double)p->l2_write;
     c = max2(c, sectors * 32 / GLOBAL_BYTES_CLOCK);
@@ -130,16 +152,14 @@ static void followed_cost(const struct sg_sim *s, const struct sg_work *w, const
     double floor = ((double)p->alone_near +
                     max2(miss, away * (1 - miss) + miss) * ((double)p->alone_far - (double)p->alone_near)) /
                    n / s->clocks_us;
-    floor += (double)st->cluster_accesses / n / w->threads * m->dsm_ns / 1000 / IN_FLIGHT;
-    floor += (double)st->cluster_syncs / n / w->threads * m->cluster_sync_ns / 1000;
     if (warps < 4)
         floor = max2(floor, of_warps / n / s->clocks_us * 4 / warps);
     k->floor = floor + m->block_start_ns / 1000;
     k->l2 = (sectors * 32 + (double)p->atomics * 3.2 + (double)st->prefetched_bytes) / n;
     k->dispatch = m->block_rate_ns / 1000 * blocks / n;
     k->hot = (double)p->hot * L2_CLOCK_NS / 1000 / n;
-    k->dram = (((double)st->unique_read_bytes + (double)st->unique_write_bytes) * miss + reread(s, w, st, blocks) +
-               (double)st->prefetched_bytes * s->miss) /
+    k->dram = ((double)st->unique_read_bytes * miss * visits(s, w, st, blocks) + (double)st->unique_write_bytes * miss +
+               reread(s, w, st, blocks) + (double)st->prefetched_bytes * s->miss) /
               n;
 }
 
@@ -151,6 +171,7 @@ static struct sg_profile profile_part(const struct sg_stats *all, const struct s
     for (size_t i = 0; i < sizeof p / sizeof *at; i++)
         at[i] = (uint64_t)((double)at[i] * share + 0.5);
     p.shared_part = all->profile.shared_part;
+    p.shared_pages = all->profile.shared_pages;
     return p;
 }
 
@@ -260,6 +281,10 @@ static int start_part(struct sg_sim *s, struct sg_sim_kern k, const struct sg_st
         k.length = n > 1 ? (all - k.heavy) / (n - 1) : k.heavy;
     }
     k.live = k.to_place;
+    /* the last of the blocks that run first begins when the others have been handed out */
+    uint64_t first = (uint64_t)resident * s->m->sms;
+    double ramp = k.dispatch * (double)(first < blocks ? first : blocks);
+    k.open_us = s->now + (k.talk ? 0 : ramp < k.floor ? ramp : k.floor);
     double longest = (double)st->longest;
     k.prologue = longest > 0 ? (double)st->before_wait / longest : 0;
     k.trigger = longest > 0 ? (double)st->before_trigger / longest : 1;
