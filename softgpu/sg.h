@@ -43,6 +43,7 @@ struct sg_model {
     unsigned reg_unit, shared_unit; /* allocation granularity: registers per warp, bytes */
     double fp32_lanes, fp64_lanes, int_lanes, sfu_lanes, lsu_lanes; /* lane-operations per clock and SM */
     double tensor_flops;                                            /* f16 flops of the tensor units per clock and SM */
+    double stream_more_us; /* a launch outside of graphs starts so much later after what it waits for */
     double launch_us, graph_launch_us, event_us, block_start_ns, dram_latency_ns, block_rate_ns, l2_near_ns, l2_far_ns,
         memcpy_gbps;
     /* shared memory of another SM: latency, bytes per clock and SM; a cluster's barrier; 0: no clusters */
@@ -240,9 +241,12 @@ struct sg_profile {
     uint64_t again;                      /* of l2_read: that the same block had read before */
     uint64_t atomics;                    /* of the L2, as tenths of sectors that it could have read meanwhile */
     uint64_t alone_near,
-        alone_far;        /* clocks of blocks alone on an SM, what the L1 lacks coming from the L2, from DRAM */
-    uint64_t shared_part; /* of what a block reads past the L1, what the one before it reads as well; millionths */
-    uint64_t hot;         /* clocks of the L2 for atomics in the busiest line, of all blocks */
+        alone_far;         /* clocks of blocks alone on an SM, what the L1 lacks coming from the L2, from DRAM */
+    uint64_t shared_part;  /* of what a block reads past the L1, what the one before it reads as well; millionths */
+    uint64_t pages;        /* of DRAM, in which the sectors lie that blocks read past the L1 */
+    uint64_t shared_pages; /* as shared_part, of pages */
+    uint64_t tensor;       /* flops of mma and wmma, as of f16 */
+    uint64_t hot;          /* clocks of the L2 for atomics in the busiest line, of all blocks */
 };
 
 struct sg_stats { /* of one launch; counts of thread-level work, summed over blocks */

@@ -136,6 +136,16 @@ static enum sg_cost_kind kind_of_memory(const struct ptx_inst *i)
     case PTX_OP_CP_ASYNC_BULK_COMMIT: return SG_COST_COMMIT;
     case PTX_OP_LDMATRIX:
     case PTX_OP_STMATRIX: return SG_COST_MATRIX;
+    case PTX_OP_WMMA_LOAD_A:
+    case PTX_OP_WMMA_LOAD_B:
+    case PTX_OP_WMMA_LOAD_C:
+    case PTX_OP_WMMA_STORE_D: return SG_COST_FRAGMENT;
+    case PTX_OP_MMA:
+    case PTX_OP_MMA_SP:
+    case PTX_OP_MMA_SP_ORDERED:
+    case PTX_OP_WMMA_MMA: return SG_COST_PRODUCT;
+    case PTX_OP_BARRIER_CLUSTER_ARRIVE: return SG_COST_ARRIVE;
+    case PTX_OP_BARRIER_CLUSTER_WAIT: return SG_COST_MEET;
     case PTX_OP_BAR_SYNC:
     case PTX_OP_BAR_RED:
     case PTX_OP_BARRIER_SYNC:
@@ -152,8 +162,9 @@ static void cost_of(const struct ptx_inst *i, const struct sg_constants *k, stru
     enum ptx_type t = (enum ptx_type)i->type[0];
     c->kind = (uint8_t)kind_of_memory(i);
     if (c->kind != SG_COST_PLAIN) {
-        bool none = c->kind == SG_COST_COMMIT || c->kind == SG_COST_WAIT;
-        cost_add(c, c->kind == SG_COST_BARRIER || c->kind >= SG_COST_FENCE || none ? SG_PIPE_NONE : SG_PIPE_LSU, 1);
+        bool none = c->kind == SG_COST_COMMIT || c->kind == SG_COST_WAIT || c->kind >= SG_COST_ARRIVE;
+        c->latency = k->mma_clocks; /* of a product; those of memory: profile.c */
+        cost_add(c, c->kind == SG_COST_PRODUCT ? SG_PIPE_TENSOR : none ? SG_PIPE_NONE : SG_PIPE_LSU, 1);
         return;
     }
     switch (i->op) {
@@ -179,13 +190,6 @@ static void cost_of(const struct ptx_inst *i, const struct sg_constants *k, stru
     case PTX_OP_ELECT:
         cost_add(c, SG_PIPE_ALU, 1);
         c->latency = k->vote_clocks;
-        return;
-    case PTX_OP_MMA:
-    case PTX_OP_MMA_SP:
-    case PTX_OP_MMA_SP_ORDERED:
-    case PTX_OP_WMMA_MMA:
-        cost_add(c, SG_PIPE_TENSOR, 1);
-        c->latency = k->mma_clocks;
         return;
     default: break;
     }
@@ -337,6 +341,8 @@ struct sg_costs *sg_costs_new(const struct sg_code *code, sg_fn bb, const struct
         full |= g.full;
         c->atomics |= cost->kind == SG_COST_ATOM || cost->kind == SG_COST_RED;
         cost->release = ptx_has(i, PTX_M_RELEASE) || ptx_has(i, PTX_M_ACQ_REL);
+        cost->relaxed = ptx_has(i, PTX_M_RELAXED);
+        cost->acquire = ptx_has(i, PTX_M_ACQUIRE) || ptx_has(i, PTX_M_ACQ_REL) || cost->kind == SG_COST_FENCE;
         cost->strong = ptx_has(i, PTX_M_VOLATILE) || ptx_has(i, PTX_M_RELAXED) || ptx_has(i, PTX_M_ACQUIRE);
         cost->bypass = ptx_has(i, PTX_M_VOLATILE) || ptx_has(i, PTX_M_RELAXED) || ptx_has(i, PTX_M_ACQUIRE) ||
                        ptx_has(i, PTX_M_CG) || ptx_has(i, PTX_M_CV);

@@ -5,7 +5,7 @@
 #include "softgpu/state/state.h"
 
 /* How profile.c follows an instruction. COPY: cp.async; COMMIT: a group of copies; WAIT: for groups; MATRIX: ldmatrix,
- * stmatrix. */
+ * stmatrix; FRAGMENT: wmma.load, wmma.store; PRODUCT: mma, wmma.mma; ARRIVE, MEET: at a cluster's barrier. */
 enum sg_cost_kind {
     SG_COST_PLAIN,
     SG_COST_LOAD,
@@ -16,6 +16,10 @@ enum sg_cost_kind {
     SG_COST_COMMIT,
     SG_COST_WAIT,
     SG_COST_MATRIX,
+    SG_COST_FRAGMENT,
+    SG_COST_PRODUCT,
+    SG_COST_ARRIVE,
+    SG_COST_MEET,
     SG_COST_BARRIER,
     SG_COST_FENCE,
     SG_COST_BRANCH
@@ -26,7 +30,7 @@ struct sg_cost {
     uint8_t kind, reads, writes, vec;
     bool uniform; /* every thread of a block computes the same, as the assembler can see */
     bool strong;  /* volatile, relaxed or acquire */
-    bool release;
+    bool release, acquire, relaxed;
     bool bypass;        /* the L1 */
     unsigned latency;   /* clocks until the result is there; of loads: profile.c */
     uint32_t reg, dest; /* where its `reads` and `writes` begin in sg_costs.reg */

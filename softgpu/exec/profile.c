@@ -29,7 +29,8 @@
 #define NONE UINT32_MAX
 enum { NEAR, FAR, CLOCKS };
 enum {
-    SPIN = 8, /* rounds of a loop that only looks at memory: the others wait, and are not counted */
+    SPIN = 8,           /* rounds of a loop that only looks at memory: the others wait, and are not counted */
+    PAGE_SECTORS = 128, /* of DRAM, over its channels */
     LINE = 128,
     LINES = 2048, /* of an L1, at most */
     SEEN_FIRST = 256,
@@ -57,8 +58,10 @@ struct warp_time {
     uint32_t same;          /* rounds of this basic block in a row, of those that look at memory past the L1 */
     uint64_t look;          /* the last one's address */
     bool looks;
-    uint32_t waits; /* at barrier waits - 1 */
-    bool fixed;     /* the basic block has a store or the like: it is not unrolled */
+    uint32_t waits;              /* at barrier waits - 1 */
+    int64_t far[CLOCKS];         /* the next access to another SM's shared memory may begin */
+    const struct sg_op *stopped; /* where it waits for the cluster: the operation comes again */
+    bool fixed;                  /* the basic block has a store or the like: it is not unrolled */
 };
 
 struct sg_profiler {          /* of one block */
@@ -67,6 +70,8 @@ struct sg_profiler {          /* of one block */
     const struct sg_costs *costs;
     sg_fn bb;
     unsigned l2_clocks, dram_clocks, lines, l1_bytes_clock;
+    unsigned home_clocks;             /* of the L2, where a sector has one place: a mean of both halves */
+    unsigned far_clocks, meet_clocks; /* another SM's shared memory, a cluster's barrier */
     struct warp_time *warp;
     int64_t *ready; /* by warp, register and clock */
     struct {
@@ -128,7 +133,10 @@ int sg_profile_block_start(struct sg_block *b)
     p->l1_bytes_clock = m->l1_bytes_clock ? m->l1_bytes_clock : LINE;
     p->bb = sg_isa()[SG_H_BB];
     p->l2_clocks = (unsigned)(m->l2_near_ns * ghz + 0.5);
+    p->home_clocks = (unsigned)((m->l2_halves > 1 ? (m->l2_near_ns + m->l2_far_ns) / 2 : m->l2_near_ns) * ghz + 0.5);
     p->dram_clocks = (unsigned)(m->dram_latency_ns * ghz + 0.5);
+    p->far_clocks = (unsigned)(m->dsm_ns * ghz + 0.5);
+    p->meet_clocks = (unsigned)(m->cluster_sync_ns * ghz + 0.5);
     p->lines = lines_of(run, m);
     p->newest = p->oldest = NONE;
     p->seen_cap = SEEN_FIRST;
@@ -204,10 +212,10 @@ static void leave(struct sg_profiler *p, struct warp_time *t)
 
 /* ---- memory --------------------------------------------------------------------------------------------------------
  */
-/* Passes that an access of all these lanes makes over the 32 banks of shared memory. */
 static unsigned parts_of(unsigned bytes) { return bytes <= 4 ? 1 : bytes == 8 ? 2 : 4; }
 
-static unsigned shared_passes(const uint64_t *addr, uint32_t mask, unsigned bytes)
+/* Passes that an access of all these lanes makes over the 32 banks of shared memory; in words, how many it takes. */
+static unsigned shared_passes(const uint64_t *addr, uint32_t mask, unsigned bytes, unsigned *words)
 {
     unsigned parts = parts_of(bytes), passes = 0, lanes = SG_LANES / parts;
     for (unsigned q = 0; q < parts; q++) {
@@ -227,6 +235,8 @@ static unsigned shared_passes(const uint64_t *addr, uint32_t mask, unsigned byte
             }
         }
         passes += most;
+        if (words)
+            *words += count;
     }
     return passes ? passes : 1;
 }
@@ -347,10 +357,8 @@ static bool global_access(struct sg_profiler *p, const struct sg_cost *c, const 
             p->sum.again += !first_seen(p, (line[i] << 2 | (uint64_t)__builtin_ctz(s)) + 1);
     }
     /* quarters of clocks: what meets in a bank, four lines' tags in a clock and a little more, the bytes */
-    unsigned banks = 4 * shared_passes(addr, mask, bytes), tags = n * p->costs->k->l1_line / 8,
-             data = 4 * LINE * banks / 4 / p->l1_bytes_clock;
-    if (banks > 4 * LINE / p->l1_bytes_clock * parts_of(bytes))
-        data = 0;
+    unsigned words = 0, banks = 4 * shared_passes(addr, mask, bytes, &words), tags = n * p->costs->k->l1_line / 8,
+             data = 4 * 4 * words / p->l1_bytes_clock;
     *ret_passes = banks > tags ? banks : tags;
     *ret_passes = data > *ret_passes ? data : *ret_passes;
     if (load)
@@ -465,13 +473,33 @@ static void later(int64_t at[CLOCKS], const int64_t than[CLOCKS])
         at[k] = than[k] > at[k] ? than[k] : at[k];
 }
 
+/* What others wrote is seen from here on: the L1 is emptied. */
+static void acquire(struct sg_profiler *p)
+{
+    memset(p->chains, 0xFF, LINES * sizeof *p->chains);
+    p->nline = 0;
+    p->newest = p->oldest = NONE;
+}
+
 /* What was written before is seen by others before anything behind goes on: there and back, and once more. */
 static void fence(struct sg_profiler *p, struct warp_time *t)
 {
     t->fixed = true;
     close_block(t);
     for (unsigned k = 0; k < CLOCKS; k++)
-        t->last[k] = t->clock[k] += p->costs->k->fence_trips * p->l2_clocks;
+        t->last[k] = t->clock[k] += p->costs->k->fence_trips * p->home_clocks;
+}
+
+/* The lanes whose address is in another block's shared memory. */
+static uint32_t others(const struct sg_warp *w, const uint64_t *addr, uint32_t mask)
+{
+    uint32_t far = 0;
+    for (uint32_t m = mask; m; m &= m - 1) {
+        unsigned l = (unsigned)__builtin_ctz(m);
+        uint64_t rank = (addr[l] & (SG_WINDOW_SHARED - 1)) >> SG_RANK_SHIFT;
+        far |= (uint32_t)(rank && rank != w->blk->rank + 1u) << l;
+    }
+    return far;
 }
 
 static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t, const struct sg_cost *c,
@@ -501,7 +529,7 @@ static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t
     if (op->space == PTX_CONST && load) {
         latency[NEAR] = latency[FAR] = con->const_hit;
     } else if (shared) {
-        passes = shared_passes(addr, shared, bytes);
+        passes = shared_passes(addr, shared, bytes, NULL);
         latency[NEAR] = latency[FAR] = con->shared_hit;
         if (load || c->kind == SG_COST_ATOM)
             later(at, t->shared_store);
@@ -513,6 +541,12 @@ static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t
                 passes = equal > passes ? equal : passes;
             }
         p->sum.shared_passes += passes;
+        if (p->far_clocks && others(w, addr, shared)) {
+            latency[NEAR] = latency[FAR] = p->far_clocks;
+            later(at, t->far);
+            for (unsigned k = 0; k < CLOCKS; k++)
+                t->far[k] = at[k] + p->far_clocks / con->far_in_flight;
+        }
     } else if (global) {
         hit = global_access(p, c, addr, global, bytes, &passes);
         p->sum.l1_quarters += passes;
@@ -524,10 +558,11 @@ static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t
         if (!hit)
             latency[NEAR] = p->l2_clocks, latency[FAR] = p->dram_clocks;
         if (c->kind == SG_COST_ATOM)
-            latency[NEAR] += con->atomic_more, latency[FAR] = latency[NEAR];
+            latency[NEAR] = latency[FAR] = p->home_clocks + con->atomic_more;
         if (load)
             later(at, t->global_store);
-        if (c->strong && load) { /* at the same place again */
+        if (c->strong && load) { /* at the same place again; what it waits for comes while a look is under way */
+            latency[NEAR] = latency[FAR] = p->home_clocks * 3 / 2;
             t->looks = t->look == addr[__builtin_ctz(global)];
             t->look = addr[__builtin_ctz(global)];
         }
@@ -540,8 +575,103 @@ static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t
     t->fixed |= !load;
     if (store || c->kind == SG_COST_ATOM || c->kind == SG_COST_RED)
         later(shared ? t->shared_store : t->global_store, at);
+    if (c->acquire && global)
+        acquire(p);
     for (unsigned k = 0; k < CLOCKS && c->kind == SG_COST_COPY; k++)
         t->copy[k] = at[k] + latency[k] > t->copy[k] ? at[k] + latency[k] : t->copy[k];
+}
+
+/* One machine instruction of a fragment: all lanes' addresses. True: a load that the L1 had. */
+static bool piece(struct sg_profiler *p, struct warp_time *t, const struct sg_cost *c, const uint64_t *addr,
+                  bool shared, unsigned bytes, unsigned *total)
+{
+    unsigned passes;
+    bool hit = true;
+    if (shared) {
+        p->sum.shared_passes += passes = shared_passes(addr, SG_ALL, bytes, NULL);
+    } else {
+        hit = global_access(p, c, addr, SG_ALL, bytes, &passes);
+        p->sum.l1_quarters += passes;
+        passes = (passes + 3) / 4;
+    }
+    *total += passes;
+    t->slots += passes - 1 < 8 ? passes - 1 : 8;
+    return hit;
+}
+
+/* wmma.load, wmma.store: registers that lie side by side in memory are one access of up to 8 bytes a lane, those whose
+ * elements do not, one for each element. Four from shared memory are one ldmatrix, which takes as many passes. */
+static void wmma(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t, const struct sg_cost *c,
+                 const struct sg_op *op)
+{
+    const struct sg_mma *s = &w->code->mma[op->x];
+    const struct sg_fragment *f = &s->d;
+    bool load = c->writes > 0, shared = false, hit = true;
+    struct sg_cost like = *c;
+    like.kind = load ? SG_COST_LOAD : SG_COST_STORE;
+    int64_t at[CLOCKS], latency[CLOCKS];
+    unsigned passes = 0, n = 0, bytes = op->size, copies = s->copies && s->copies < f->regs ? s->copies : f->regs;
+    operands(p, w, t, c, at);
+    for (unsigned first = 0, side; first < copies * f->per; first += side) {
+        uint64_t addr[4][SG_LANES];
+        unsigned most = copies * f->per - first < 4 ? copies * f->per - first : 4;
+        for (unsigned e = 0; e < most; e++)
+            for (unsigned l = 0; l < SG_LANES; l++) {
+                uint64_t stride =
+                    op->c == SG_NONE ? (s->by_column ? f->rows : f->cols) : SG_P(uint32_t, op->c)[l] / op->n;
+                unsigned index = f->at[(first + e) * SG_LANES + l], row = index / f->cols, col = index % f->cols;
+                addr[e][l] = sg_address(w, op, l) + (s->by_column ? col * stride + row : row * stride + col) * bytes;
+            }
+        for (side = 1; side < most && addr[side][0] == addr[side - 1][0] + bytes && (side + 1) * bytes <= 8; side++)
+            ;
+        side = side == 3 ? 2 : side;
+        shared = op->space == PTX_SHARED || (op->space == PTX_GENERIC && addr[0][0] >> SG_WINDOW_SHIFT == 1);
+        hit &= piece(p, t, &like, addr[0], shared, side * bytes, &passes);
+        n++;
+    }
+    unsigned more = shared && load && bytes == 2 ? (copies + 3) / 4 - 1 : n - 1;
+    p->sum.slots[SG_PIPE_LSU] += more;
+    t->slots += more;
+    if (load)
+        later(at, shared ? t->shared_store : t->global_store);
+    latency[NEAR] = latency[FAR] = shared ? p->costs->k->matrix_hit : p->costs->k->l1_hit;
+    if (!hit)
+        latency[NEAR] = p->l2_clocks, latency[FAR] = p->dram_clocks;
+    for (unsigned k = 0; k < CLOCKS; k++)
+        latency[k] += passes - 1;
+    result(p, w, t, c, at, latency);
+    t->fixed |= !load;
+    if (!load)
+        later(shared ? t->shared_store : t->global_store, at);
+}
+
+/* Flops of a product, as many of f16 as take the same time: NVIDIA's rates by type, sm_80 to sm_100. */
+static uint64_t profile_product(const struct sg_mma *s)
+{
+    uint64_t flops = s->quads ? 2048 : 2ull * s->a.rows * s->a.cols * s->b.cols;
+    switch (s->a.type) {
+    case PTX_F64: return 16 * flops;
+    case PTX_TF32: return 2 * flops;
+    case PTX_S8:
+    case PTX_U8:
+    case PTX_E4M3:
+    case PTX_E5M2: return flops / 2;
+    case PTX_S4:
+    case PTX_U4: return flops / 4;
+    case PTX_B1: return flops / 16;
+    default: return flops;
+    }
+}
+
+/* A part of a cluster's barrier: of the whole, a fence takes three quarters, the way between SMs one (fitted to
+ * cluster: sync2, sync2-relaxed). */
+static void meet_cluster(struct sg_profiler *p, struct warp_time *t, unsigned clocks)
+{
+    t->fixed = true;
+    close_block(t);
+    for (unsigned k = 0; k < CLOCKS && p->meet_clocks; k++)
+        t->last[k] = t->clock[k] += clocks;
+    t->bb = UINT32_MAX;
 }
 
 static void wait_copies(struct warp_time *t, const struct ptx_inst *i)
@@ -572,8 +702,9 @@ static void follow(struct sg_profiler *p, struct sg_warp *w, const struct sg_op 
         p->executed += (uint64_t)__builtin_popcount(w->mask) * w->code->bb[op->x].instructions;
         return;
     }
-    if (t->same > SPIN)
+    if (t->same > SPIN || t->stopped == op)
         return;
+    t->stopped = NULL;
     p->steps++;
     const struct sg_cost *c = &p->costs->inst[op->src];
     bool first = p->costs->first[op - w->code->op];
@@ -606,24 +737,51 @@ static void follow(struct sg_profiler *p, struct sg_warp *w, const struct sg_op 
                 t->branch[k] = known[k] + p->costs->k->to_branch;
         }
         return;
+    case SG_COST_FRAGMENT:
+        if (op->fn == sg_wmma_load || op->fn == sg_wmma_store)
+            wmma(p, w, t, c, op);
+        return;
+    case SG_COST_ARRIVE:
+        if (first && !c->relaxed)
+            meet_cluster(p, t, p->meet_clocks * 3 / 4);
+        return;
+    case SG_COST_MEET:
+        if (op->fn == sg_cluster_wait) {
+            meet_cluster(p, t, p->meet_clocks / 4);
+            t->stopped = op;
+        }
+        return;
     case SG_COST_COMMIT: memcpy(t->group[t->ngroup++ % GROUPS], t->copy, sizeof t->copy); return;
     case SG_COST_WAIT:
         if (first)
             wait_copies(t, &w->code->src[op->src].f->inst[w->code->src[op->src].inst]);
         return;
     case SG_COST_FENCE:
-        if (first)
+        if (first) {
             fence(p, t);
+            acquire(p);
+        }
         return;
+    case SG_COST_PRODUCT:
+        if (op->fn == sg_mma)
+            p->sum.tensor += profile_product(&w->code->mma[op->x]);
+        break;
     default: break;
     }
     if (!first)
         return;
     int64_t at[CLOCKS], latency[CLOCKS] = {c->latency, c->latency};
     operands(p, w, t, c, at);
-    if (c->kind == SG_COST_MATRIX) {
-        p->sum.shared_passes += 4;
-        latency[NEAR] = latency[FAR] = p->costs->k->matrix_hit;
+    if (c->kind == SG_COST_MATRIX) { /* rows of 16 bytes */
+        uint64_t addr[SG_LANES];
+        bool known = op->fn == sg_ldmatrix || op->fn == sg_stmatrix;
+        unsigned lanes = known ? op->n * 8u : 0;
+        for (unsigned l = 0; l < lanes; l++)
+            addr[l] = sg_address(w, op, l);
+        unsigned passes = known ? shared_passes(addr, lanes < SG_LANES ? (1u << lanes) - 1 : SG_ALL, 16, NULL) : 4;
+        p->sum.shared_passes += passes;
+        t->slots += passes - 1 < 8 ? passes - 1 : 8;
+        latency[NEAR] = latency[FAR] = p->costs->k->matrix_hit + (passes > 4 ? passes - 4 : 0);
         later(at, t->shared_store);
     }
     result(p, w, t, c, at, latency);
@@ -646,6 +804,15 @@ static int by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* Pages of DRAM in which the sectors lie. */
+static uint64_t pages_of(const struct sg_profiler *p)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < p->nseen; i++)
+        n += !i || (p->seen[i] - 1) / PAGE_SECTORS != (p->seen[i - 1] - 1) / PAGE_SECTORS;
+    return n;
+}
+
 void sg_profile_block_end(struct sg_block *b)
 {
     struct sg_profiler *p = b->follow;
@@ -662,6 +829,7 @@ void sg_profile_block_end(struct sg_block *b)
         if (p->seen[i])
             p->seen[n++] = p->seen[i];
     qsort(p->seen, n, sizeof *p->seen, by_number);
+    p->sum.pages = pages_of(p);
     p->ended = true;
     b->follow = NULL;
 }
@@ -677,28 +845,41 @@ static const struct sg_profiler *each(const struct sg_run *run, uint32_t *worker
     return p;
 }
 
-/* Clocks of the line in which most atomics meet, of all blocks: where several of those that were followed come, all do.
- */
-static double hottest(const struct sg_run *run, uint64_t blocks, double scale)
+/* Clocks of the line in which most atomics meet, of all blocks. Where several of those that were followed come, all do;
+ * where, of more than two, only neighbours meet, others meet in other lines, of which the launch writes so many. Anyhow
+ * no line has less than its share of all. */
+static double hottest(const struct sg_run *run, uint64_t blocks, double scale, double lines)
 {
-    double most = 0;
+    double most = 0, sum = 0, known = 0;
+    bool near = false;
     uint32_t a, b;
     for (const struct sg_profiler *p = each(run, &a, NULL); p; p = each(run, &a, p))
         for (uint32_t k = 0; p->meet && k < 2 * MEET; k++) {
-            uint64_t count = 0, met = 0;
+            uint64_t count = 0, met = 0, first = UINT64_MAX, last = 0;
             for (const struct sg_profiler *q = p->meet[k].count ? each(run, &b, NULL) : NULL; q; q = each(run, &b, q)) {
                 uint64_t n = q->meet ? meeting(q, p->meet[k].line)->count : 0;
                 count += n;
                 met += n > 0;
+                first = n && q->block < first ? q->block : first;
+                last = n && q->block > last ? q->block : last;
             }
+            if (!met)
+                continue;
+            sum += (double)p->meet[k].count * scale;
+            known += 1 / (double)met;
             double all = met > 1 || blocks == 1 ? (double)count * scale : (double)count;
-            most = all > most ? all : most;
+            if (all > most) {
+                most = all;
+                near = met > 1 && last <= first + 1 && blocks > 2;
+            }
         }
-    return most;
+    if (near && known < lines)
+        most *= known / lines;
+    return lines > 0 && sum / lines > most ? sum / lines : most;
 }
 
-/* Of what blocks read, the part that the block before them reads, too, in millionths. */
-static uint64_t shared_part(const struct sg_run *run)
+/* Of what blocks read, the part that the block before them reads, too, in millionths; by sectors, or by pages. */
+static uint64_t shared_part(const struct sg_run *run, uint64_t unit)
 {
     uint64_t all = 0, both = 0;
     uint32_t a, b;
@@ -707,11 +888,14 @@ static uint64_t shared_part(const struct sg_run *run)
             if (y->block + 1 != x->block)
                 continue;
             for (uint32_t i = 0, k = 0; i < x->nseen; i++) {
-                while (k < y->nseen && y->seen[k] < x->seen[i])
+                uint64_t mine = (x->seen[i] - 1) / unit;
+                if (i && mine == (x->seen[i - 1] - 1) / unit)
+                    continue;
+                while (k < y->nseen && (y->seen[k] - 1) / unit < mine)
                     k++;
-                both += k < y->nseen && y->seen[k] == x->seen[i];
+                both += k < y->nseen && (y->seen[k] - 1) / unit == mine;
+                all++;
             }
-            all += x->nseen;
         }
     return all ? both * 1000000 / all : 0;
 }
@@ -742,6 +926,7 @@ void sg_profile_sum(const struct sg_run *run, struct sg_stats *s)
     double scale = spun ? (double)run->nblocks / (double)blocks : (double)s->instructions / (double)executed;
     for (size_t k = 0; k < sizeof s->profile / sizeof *to; k++)
         to[k] = (uint64_t)((double)to[k] * scale + 0.5);
-    s->profile.shared_part = shared_part(run);
-    s->profile.hot = (uint64_t)hottest(run, blocks, scale);
+    s->profile.shared_part = shared_part(run, LINE / 32);
+    s->profile.shared_pages = shared_part(run, PAGE_SECTORS);
+    s->profile.hot = (uint64_t)hottest(run, blocks, scale, (double)((s->unique_write_bytes + LINE - 1) / LINE));
 }

@@ -134,12 +134,13 @@ void sg_worker_run(struct sg_worker *wk)
             sg_cluster_start(run, cl, place, linear);
             if (wk->talk)
                 sg_talk_block_start(wk, !live);
-            if (cl->size == 1 && sg_profile_wants(run, linear)) {
+            if (sg_profile_wants(run, linear)) {
                 double before = seconds();
-                if (sg_profile_block_start(cl->block) < 0) {
-                    __atomic_store_n(&run->stop, 3, __ATOMIC_RELAXED);
-                    goto out;
-                }
+                for (uint32_t k = 0; k < cl->size; k++)
+                    if (sg_profile_block_start(&cl->block[k]) < 0) {
+                        __atomic_store_n(&run->stop, 3, __ATOMIC_RELAXED);
+                        goto out;
+                    }
                 begin += seconds() - before;
             }
             for (uint32_t k = 0; wk->check && k < cl->size; k++)

@@ -237,6 +237,9 @@ static const size_t count_at[] = {
     AT(profile.alone_near),
     AT(profile.alone_far),
     AT(profile.shared_part),
+    AT(profile.pages),
+    AT(profile.shared_pages),
+    AT(profile.tensor),
     AT(profile.hot),
 #undef SLOT
 #undef AT

@@ -91,6 +91,25 @@ static double reread(const struct sg_sim *s, const struct sg_work *w, const stru
     return bytes;
 }
 
+/* By how much longer DRAM takes for what is read because only a piece of a page is, before another page is opened. A
+ * visit reads what a block does of a page, and what others do that run beside it:
+ * neighbours that share the page, and blocks from elsewhere, as far as they come to it at all while they run. Writes
+ * wait in the L2 until there is more to write. */
+static double visits(const struct sg_sim *s, const struct sg_work *w, const struct sg_stats *st, uint32_t blocks)
+{
+    const struct sg_profile *p = &st->profile;
+    if (!p->pages)
+        return 1;
+    double once = ((double)p->l2_read - (double)p->again) * 32, piece = once / (double)p->pages,
+           share = (double)p->shared_pages * 1e-6;
+    double beside = (double)sg_occupancy(s->m, w->threads, w->registers, w->shared_bytes).blocks_per_sm * s->m->sms;
+    beside = (beside < blocks ? beside : blocks) / blocks;
+    double meet = over(beside * (double)p->pages * s->m->k.page_bytes, (double)st->unique_read_bytes);
+    double visit = piece * max2(1 / (share < 1 ? 1 - share : 0.001), meet);
+    visit = visit > s->m->k.page_bytes ? s->m->k.page_bytes : visit;
+    return 1 + s->m->k.opening / visit * (s->m->k.opening / visit);
+}
+
 /* The same from blocks that were followed (exec/profile.c): what the SM's pipes do, and the clocks of a block alone. */
 static void followed_cost(const struct sg_sim *s, const struct sg_work *w, const struct sg_stats *st, uint32_t blocks,
                           struct sg_sim_kern *k)
@@ -111,7 +130,7 @@ static void followed_cost(const struct sg_sim *s, const struct sg_work *w, const
     c *= d->issue;
     double of_warps = c; /* a scheduler has its own part of these */
     c = max2(c, over((double)slot[SG_PIPE_LSU] * WARP, m->lsu_lanes) * d->local);
-    c = max2(c, over((double)st->tensor_flops, m->tensor_flops) * d->tensor);
+    c = max2(c, over(p->tensor ? (double)p->tensor : (double)st->tensor_flops, m->tensor_flops) * d->tensor);
     c = max2(c, ((double)p->shared_passes + (double)p->l1_quarters / 4) * d->local);
     double sectors = (double)p->l2_read + (double)p->l2_write;
     c = max2(c, sectors * 32 / m->k.l2_bytes_clock * d->l2);
@@ -124,8 +143,6 @@ static void followed_cost(const struct sg_sim *s, const struct sg_work *w, const
     double floor = ((double)p->alone_near +
                     max2(miss, away * (1 - miss) + miss) * ((double)p->alone_far - (double)p->alone_near)) /
                    n / s->clocks_us * d->alone;
-    floor += (double)st->cluster_accesses / n / w->threads * m->dsm_ns / 1000 / m->k.in_flight * d->cluster;
-    floor += (double)st->cluster_syncs / n / w->threads * m->cluster_sync_ns / 1000 * d->cluster;
     if (warps < 4)
         floor = max2(floor, of_warps / n / s->clocks_us * 4 / warps);
     k->floor = floor * made + m->block_start_ns / 1000 * d->start;
@@ -133,8 +150,8 @@ static void followed_cost(const struct sg_sim *s, const struct sg_work *w, const
     k->dispatch = m->block_rate_ns / 1000 * blocks / n * d->start;
     k->hot = (double)p->hot * m->k.l2_clock_ns / 1000 / n * d->hot;
     k->dram = d->dram *
-              (((double)st->unique_read_bytes + (double)st->unique_write_bytes) * miss + reread(s, w, st, blocks) +
-               (double)st->prefetched_bytes * s->miss) /
+              ((double)st->unique_read_bytes * miss * visits(s, w, st, blocks) + (double)st->unique_write_bytes * miss +
+               reread(s, w, st, blocks) + (double)st->prefetched_bytes * s->miss) /
               n;
 }
 
@@ -146,6 +163,7 @@ static struct sg_profile profile_part(const struct sg_stats *all, const struct s
     for (size_t i = 0; i < sizeof p / sizeof *at; i++)
         at[i] = (uint64_t)((double)at[i] * share + 0.5);
     p.shared_part = all->profile.shared_part;
+    p.shared_pages = all->profile.shared_pages;
     return p;
 }
 
@@ -260,6 +278,10 @@ static int start_part(struct sg_sim *s, struct sg_sim_kern k, const struct sg_st
         k.length = n > 1 ? (all - k.heavy) / (n - 1) : k.heavy;
     }
     k.live = k.to_place;
+    /* the last of the blocks that run first begins when the others have been handed out */
+    uint64_t first = (uint64_t)resident * s->m->sms;
+    double ramp = k.dispatch * (double)(first < blocks ? first : blocks);
+    k.open_us = s->now + (k.talk ? 0 : ramp < k.floor ? ramp : k.floor);
     double longest = (double)st->longest;
     k.prologue = longest > 0 ? (double)st->before_wait / longest : 0;
     k.trigger = longest > 0 ? (double)st->before_trigger / longest : 1;

@@ -99,6 +99,8 @@ int sg_sim_place(struct sg_sim *s)
         struct sg_sim_kern *k = &s->kern.p[ki];
         if (!k->to_place)
             continue;
+        if (k->open_us > s->now)
+            break;
         uint32_t sms = s->m->sms, *given = dt_calloc(2 * (size_t)sms, sizeof *given);
         if (!given)
             return DT_E_NOMEM;

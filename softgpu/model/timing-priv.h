@@ -17,6 +17,7 @@ struct sg_sim_kern { /* a kernel that runs, or a part of one */
     uint64_t to_place, live;
     double issue, floor, l2, dram; /* per block: us, us, bytes, bytes */
     double dispatch;               /* us of what hands out blocks */
+    double open_us;                /* when its first blocks begin */
     double hot;                    /* us of the L2 line in which most atomics meet */
     /* work of an ordinary block, of the heaviest, of one that leaves at once, 1 = the mean */
     double length, heavy, light;

@@ -20,8 +20,10 @@
  * that it waits for have ended; then it goes on.
  *
  * Launches: one that is not in a graph is issued by the host, launch_us each, in order; every kernel, copy and memset
- * starts graph_launch_us after the last thing it waits for. HOST works are the host waiting: later issues come after
- * them. A copy takes memcpy_gbps, a SET what DRAM sustains.
+ * starts graph_launch_us after the last thing it waits for, stream_more_us later where it is not in a graph and nothing
+ * that it waits for lets it start early. HOST works are the host waiting: later issues come after them. A copy takes
+ * memcpy_gbps, a SET what DRAM sustains. A kernel's blocks begin when those that run first have been handed out, a
+ * block's floor later at most: so the last one ends as late as it does on hardware.
  *
  * Clusters: accesses by .shared::cluster take their SM's share of the network between SMs, and its latency with 4 in
  * flight; a barrier of the cluster takes cluster_sync_ns.
@@ -239,11 +241,14 @@ static int make_ready(struct sg_sim *s, uint32_t i)
 {
     struct sg_work *w = &s->w[i];
     double t = 0;
+    bool more = !w->in_graph;
+    for (uint32_t k = 0; k < w->nafter; k++)
+        more &= !sg_sim_early(s, w, k);
     for (uint32_t k = 0; k < w->nafter; k++)
         t = max2(t, sg_sim_early(s, w, k) && s->trigger_us[w->after[k]] >= 0 ? s->trigger_us[w->after[k]]
                                                                              : s->w[w->after[k]].end_us);
     if (w->kind == SG_WORK_KERNEL || w->kind == SG_WORK_COPY || w->kind == SG_WORK_SET)
-        t += s->m->graph_launch_us * s->d->launch;
+        t += (s->m->graph_launch_us + (more && w->nafter ? s->m->stream_more_us : 0)) * s->d->launch;
     w->start_us = t; /* and not before the host has issued it */
     s->state[i] = READY;
     return dt_push(&s->ready, i) ? 0 : DT_E_NOMEM;
@@ -347,6 +352,11 @@ static int timing_step(struct sg_sim *s)
         double t = s->state[s->ready.p[i]] == READY ? max2(w->start_us, s->issue_at[s->ready.p[i]]) : w->end_us;
         if (next < 0 || t < next)
             next = t;
+    }
+    for (size_t i = 0; i < s->kern.n; i++) {
+        const struct sg_sim_kern *k = &s->kern.p[i];
+        if (k->to_place && k->open_us > s->now && (next < 0 || k->open_us < next))
+            next = k->open_us;
     }
     for (size_t i = 0; i < s->group.n; i++) {
         const struct sg_sim_group *g = &s->group.p[i];

@@ -247,7 +247,9 @@ static void launch_bound(void **state)
                     w[k].in_graph = graph;
                     before[k] = k - 1;
                     w[k].after = &before[k], w[k].nafter = k > 0;
-                    end = larger(end + m->graph_launch_us, graph ? 0 : (k + 1) * m->launch_us) + d;
+                    end = larger(end + m->graph_launch_us + (graph || !k ? 0 : m->stream_more_us),
+                                 graph ? 0 : (k + 1) * m->launch_us) +
+                          d;
                 }
                 assert_int_equal(sg_timeline(m, w, N), 0);
                 near(graph ? "graph" : "stream", w[N - 1].end_us, end);
