@@ -219,18 +219,21 @@ static unsigned shared_passes(const uint64_t *addr, uint32_t mask, unsigned byte
 {
     unsigned parts = parts_of(bytes), passes = 0, lanes = SG_LANES / parts;
     for (unsigned q = 0; q < parts; q++) {
-        uint32_t word[SG_LANES * 4], n[32] = {0}, m = mask >> (q * lanes) & (lanes == 32 ? SG_ALL : (1u << lanes) - 1);
+        /* the words of each bank: only those of its own can be equal to a new one */
+        uint32_t word[32][SG_LANES * 4], n[32] = {0};
+        uint32_t m = mask >> (q * lanes) & (lanes == 32 ? SG_ALL : (1u << lanes) - 1);
         unsigned count = 0, most = 0;
         for (; m; m &= m - 1) {
             uint64_t a = addr[q * lanes + (unsigned)__builtin_ctz(m)];
             for (uint64_t at = a >> 2; at <= (a + bytes - 1) >> 2 && count < SG_LANES * 4; at++) {
-                unsigned i = 0;
-                while (i < count && word[i] != (uint32_t)at)
+                unsigned bank = at & 31, i = 0;
+                while (i < n[bank] && word[bank][i] != (uint32_t)at)
                     i++;
-                if (i == count) {
-                    word[count++] = (uint32_t)at;
-                    if (++n[at & 31] > most)
-                        most = n[at & 31];
+                if (i == n[bank]) {
+                    word[bank][i] = (uint32_t)at;
+                    count++;
+                    if (++n[bank] > most)
+                        most = n[bank];
                 }
             }
         }

@@ -7,8 +7,9 @@
 
 PostgreSQL refuses to run as root: then it runs as postgres or nobody, by setpriv. Programs of Debian's packages
 postgresql and pgbouncer are found by themselves; `available()` says whether they are there. fsync is
-off: a machine that goes down is not what is tested.
+off: a machine that goes down is not what is tested. A program makes its first one by initdb, and copies it for others.
 """
+import atexit
 import glob
 import os
 import pwd
@@ -61,7 +62,9 @@ class Server:
             os.mkdir(path, 0o700 if path == self.data else 0o755)
             if self.user:
                 os.chown(path, self.user.pw_uid, self.user.pw_gid)
-        self.call("initdb", "-D", self.data, "-U", "super", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+        if not Server.made:
+            self.make()
+        subprocess.run(["cp", "-a", Server.made + "/data/.", self.data], stdin=subprocess.DEVNULL, check=True)
         with open(os.path.join(self.data, "postgresql.conf"), "a", encoding="utf-8") as f:
             f.writelines(f"{k} = {v}\n" for k, v in self.conf.items())
             f.write(f"unix_socket_directories = '{self.run}'\n")
@@ -69,9 +72,28 @@ class Server:
             with open(os.path.join(self.data, "pg_hba.conf"), "w", encoding="utf-8") as f:
                 f.write("local all super trust\nlocal all all scram-sha-256\nhost all all 127.0.0.1/32 scram-sha-256\n")
         self.start()
-        secret = f" PASSWORD '{password}'" if password else ""
-        self.sql(f"CREATE ROLE {self.ROLE} LOGIN{secret}", "postgres")
+        if password:
+            self.sql(f"ALTER ROLE {self.ROLE} PASSWORD '{password}'", "postgres")
+
+    made = None  # a folder with the data of a server that has the role and the database, and is stopped
+
+    def make(self):
+        """It is made by the first server's programs, in its place."""
+        self.call("initdb", "-D", self.data, "-U", "super", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync",
+                  "--wal-segsize=1")
+        with open(os.path.join(self.data, "postgresql.auto.conf"), "a", encoding="utf-8") as f:
+            f.write(f"listen_addresses = ''\nfsync = off\nunix_socket_directories = '{self.run}'\n")
+        self.start()
+        self.sql(f"CREATE ROLE {self.ROLE} LOGIN", "postgres")
         self.sql(f"CREATE DATABASE dovetail OWNER {self.ROLE}", "postgres")
+        self.stop()
+        os.unlink(os.path.join(self.data, "postgresql.auto.conf"))
+        Server.made = tempfile.mkdtemp(prefix="dtpg.", dir="/tmp")
+        atexit.register(shutil.rmtree, Server.made, ignore_errors=True)
+        os.rename(self.data, Server.made + "/data")
+        os.mkdir(self.data, 0o700)
+        if self.user:
+            os.chown(self.data, self.user.pw_uid, self.user.pw_gid)
 
     # ---- processes --------------------------------------------------------------------------------------------------
     def argv(self, name, *args):

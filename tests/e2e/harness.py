@@ -304,7 +304,8 @@ class WaysCase(FolderCase, ServiceCase):
 
 
 def cli(*args, stdin=None, env=None, timeout=120):
-    e = {k: v for k, v in os.environ.items() if not k.startswith("DOVETAIL_") or k == "DOVETAIL_BUILD"}
+    e = {k: v for k, v in os.environ.items()
+         if not k.startswith("DOVETAIL_") or k in ("DOVETAIL_BUILD", "DOVETAIL_NVRTC")}
     e["XDG_CACHE_HOME"] = os.path.join(tempfile.gettempdir(), f"dovetail-e2e-cache.{os.getpid()}")
     e.update(env or {})
     return subprocess.run([CLI, *args], input=stdin, stdin=None if stdin is not None else subprocess.DEVNULL,

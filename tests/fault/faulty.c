@@ -74,6 +74,7 @@ __attribute__((constructor)) static void start(void)
     signal(SIGSEGV, died);
     signal(SIGBUS, died);
     signal(SIGABRT, died);
+    signal(SIGALRM, died); /* a filter's library that goes round in circles (daemon/worker/confine.c) */
     now = p;
 }
 

@@ -25,6 +25,16 @@ def find():
     return None
 
 
+def suspects(exe, paths):
+    """Those that differ, as far as one process for many files can tell: a tenth of the time of one for each."""
+    at, many = set(), 50
+    for i in range(0, len(paths), many):
+        said = subprocess.run([exe, "--style=file", "--dry-run", *paths[i:i + many]], capture_output=True, text=True,
+                              check=True).stderr
+        at |= {line.split(":", 1)[0] for line in said.splitlines() if "warning: code should be clang-formatted" in line}
+    return at
+
+
 def main():
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
     exe = find()
@@ -33,8 +43,11 @@ def main():
         return 77
     files = [f for f in lint.files(root) if f.endswith((".c", ".h"))]
     differ = 0
+    look = suspects(exe, [os.path.join(root, f) for f in files])
     for f in files:
         path = os.path.join(root, f)
+        if path not in look:
+            continue
         now = open(path, "rb").read()
         want = subprocess.run([exe, "--style=file", path], capture_output=True, check=True).stdout
         if now == want:
