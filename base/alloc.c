@@ -34,6 +34,7 @@ static void *alloc_tell(void *p, size_t n)
 void dt_alloc_fail_after(long n) { atomic_store(&fail_at, n > 0 ? atomic_load(&count) + n : 0); }
 long dt_alloc_count(void) { return atomic_load(&count); }
 long dt_alloc_failed(void) { return atomic_load(&failed); }
+void dt_alloc_lost(void) { atomic_fetch_add_explicit(&failed, 1, memory_order_relaxed); }
 
 void *dt_malloc(size_t n) { return alloc_tell(alloc_refuse() ? NULL : malloc(n ? n : 1), n); }
 void *dt_realloc(void *p, size_t n) { return alloc_tell(alloc_refuse() ? NULL : realloc(p, n ? n : 1), n); }

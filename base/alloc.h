@@ -22,6 +22,7 @@ long dt_alloc_count(void); /* allocations since start, for fault tests */
 /* How many of less than a MiB gave NULL since the start: not that something was too large, but that memory is out. Who
  * keeps what was found for others looks here first: "could not be tried" is then not told from "was refused". */
 long dt_alloc_failed(void);
+void dt_alloc_lost(void); /* memory was out in a library's call: count that, too */
 
 /* Scope-exit clean-up in the manner of systemd: `dt_free_ char *s = …;` */
 static inline void dt_freep_(void *p)

@@ -51,11 +51,19 @@ static int spawn_child(const char *program, unsigned timeout_ms, int fd, pid_t *
     sigset_t none, all;
     int r = DT_E_NOMEM;
 
-    env[n++] = dt_strdup("LC_ALL=C.UTF-8");
+    /* Without one of these the child would find no library, which is not told from there being none. */
+    if (!(env[n++] = dt_strdup("LC_ALL=C.UTF-8")))
+        goto out;
     for (size_t i = 0; i < sizeof pass / sizeof *pass; i++) {
         const char *v = getenv(pass[i]);
-        if (v && asprintf(&env[n], "%s=%s", pass[i], v) >= 0)
-            n++;
+        if (!v)
+            continue;
+        if (asprintf(&env[n], "%s=%s", pass[i], v) < 0) {
+            env[n] = NULL;
+            dt_alloc_lost();
+            goto out;
+        }
+        n++;
     }
     snprintf(ms, sizeof ms, "%u", timeout_ms);
     char *argv[] = {(char *)program, ms, NULL};
@@ -67,17 +75,23 @@ static int spawn_child(const char *program, unsigned timeout_ms, int fd, pid_t *
     posix_spawnattr_setsigmask(&at, &none);
     posix_spawnattr_setsigdefault(&at, &all);
     posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    posix_spawn_file_actions_adddup2(&fa, fd, 0);
-    posix_spawn_file_actions_adddup2(&fa, fd, 1);
-    int err = posix_spawn_file_actions_addclosefrom_np(&fa, 3);
+    int err = posix_spawn_file_actions_adddup2(&fa, fd, 0);
+    if (!err)
+        err = posix_spawn_file_actions_adddup2(&fa, fd, 1);
+    if (!err)
+        err = posix_spawn_file_actions_addclosefrom_np(&fa, 3);
     if (!err)
         err = posix_spawn(ret, program, &fa, &at, argv, env);
-    r = err ? dt_err_set(e, DT_E_NO_COMPILER, "%s: %s", program, strerror(err)) : 0;
+    if (err == ENOMEM)
+        dt_alloc_lost();
+    r = err ? dt_err_set(e, err == ENOMEM ? DT_E_NOMEM : DT_E_NO_COMPILER, "%s: %s", program, strerror(err)) : 0;
     posix_spawn_file_actions_destroy(&fa);
     posix_spawnattr_destroy(&at);
 out:
     for (size_t i = 0; i < n; i++)
         free(env[i]);
+    if (r == DT_E_NOMEM)
+        dt_err_set(e, r, "out of memory for the compiler's process");
     return r;
 }
 

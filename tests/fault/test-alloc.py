@@ -77,6 +77,7 @@ class Run:
         self.counts = {"right": 0, "problem": 0, "closed": 0, "another plan": 0, "not reached": 0}
         self.other = None  # the number of the last graph that got another plan
         self.expect = None
+        self.in_row = 0  # rounds that ended in a problem
 
     def ask(self, method, path, body=None):
         """A reply, or None: the connection ended."""
@@ -157,22 +158,30 @@ class Run:
 
     def once(self, n, everything, fresh):
         self.next += fresh
+        problems = self.counts["problem"]
         self.faulty.fail(n, everything)
         (self.job if fresh else self.look)(self.next)
         if not self.faulty.heal():
             self.counts["not reached"] += 1
+        # workers that cannot start are tried less and less often, up to every ten seconds, until one starts
+        self.in_row = self.in_row + 1 if self.counts["problem"] > problems else 0
+        if self.in_row % 3 == 2:
+            self.recover("rounds in a row")
         if self.other is not None:  # it served who asked, and is not kept for others
             again, self.other = self.other, None
             self.job(again)
             assert self.other is None, f"another plan was kept:\n{self.s.read_log()[-3000:]}"
         assert self.s.process.poll() is None, "the service died:\n" + self.s.read_log()
 
-    def well(self, what):
-        """Without faults everything is as it should be."""
+    def recover(self, what):
         deadline = time.monotonic() + 30 * harness.SLOW  # the next worker may still be starting
         while self.s.http("GET", "/healthz").status != 200:
             assert time.monotonic() < deadline, f"{what}: it does not recover"
             time.sleep(0.05)
+
+    def well(self, what):
+        """Without faults everything is as it should be."""
+        self.recover(what)
         self.next += 1
         doc = self.job(self.next)
         assert doc is not None, f"{what}: a job without faults fails"
