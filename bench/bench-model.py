@@ -75,8 +75,8 @@ def keeps(old, new):
     """Would the planner replace `old` by `new`?"""
     sure = (all(less(o, n) for o, n in zip(old["doubt_us"], new["doubt_us"])) and
             not less(new["moot_us"], old["moot_us"]) and
-            (new["kernel"] == old["kernel"] or less(old["modeled_us"], new["made_us"])))
-    return less(old["modeled_us"], new["modeled_us"]) and (sure or dominates(old, new))
+            (new["kernel"] == old["kernel"] or less(old["doubt_us"][0], new["made_us"])))
+    return less(old["doubt_us"][0], new["doubt_us"][0]) and (sure or dominates(old, new))
 
 
 def summary(found):

@@ -31,6 +31,7 @@ enum {
     BUFFERS = 26,  /* by letter */
     SAMPLE = 2,    /* blocks, where not all are executed */
     PERIODS = 24,  /* of a chain: as many launches are put on the timeline */
+    FEW = 6,       /* the same where it is asked under every doubt */
     MAX_FILE = 4 << 20,
 };
 
@@ -333,7 +334,7 @@ static void launch(const struct gpu *g, const struct code *c, struct memory *m, 
 /* The time of what is measured: of the launches themselves (`once`, `cold`: of one pass), or the period of a chain;
  * under a doubt, if there is one, as code that a rewrite made. `stock`: what it is without. */
 static double row_time(const struct sg_model *m, const struct sg_work *w, unsigned n, const char *how, double memory,
-                       const struct sg_doubt *doubt, double stock)
+                       unsigned long most, const struct sg_doubt *doubt, double stock)
 {
     double distinct = 0;
     for (unsigned i = 0; i < n; i++)
@@ -347,7 +348,7 @@ static double row_time(const struct sg_model *m, const struct sg_work *w, unsign
     if (!chain && strcmp(kind, "once") && strncmp(kind, "cold", 4))
         die("how", how);
     unsigned long times = colon ? strtoul(colon + 1, NULL, 10) : 1;
-    unsigned periods = !chain ? 1 : times < PERIODS ? (unsigned)times : PERIODS, total = periods * n;
+    unsigned periods = !chain ? 1 : times < most ? (unsigned)times : (unsigned)most, total = periods * n;
     const uint8_t one = 1;
     for (unsigned i = 0; i < total; i++) {
         all[i] = w[i % n];
@@ -415,7 +416,7 @@ static void execute(const char *kernels, struct measured *r)
 
 static double time_of(const struct measured *r)
 {
-    return row_time(&r->gpu->model, r->work, r->n, r->col[HOW], r->memory, NULL, 0);
+    return row_time(&r->gpu->model, r->work, r->n, r->col[HOW], r->memory, PERIODS, NULL, 0);
 }
 
 /* The time as the model is, its range, and what a decision is made by (rewrite/plan/compare.c): under each doubt, where
@@ -424,10 +425,11 @@ static void doubts(const struct measured *r)
 {
     const struct sg_model *m = &r->gpu->model;
     const struct sg_doubt *d;
-    double us = time_of(r), low = us, high = us, moot = us, made = us;
+    double us = row_time(m, r->work, r->n, r->col[HOW], r->memory, FEW, NULL, 0), low = us, high = us, moot = us,
+           made = us;
     printf(", \"doubt_us\": [%.9g", us);
     for (unsigned i = 1; (d = sg_doubt_at(i)); i++) {
-        double t = row_time(m, r->work, r->n, r->col[HOW], r->memory, d, us);
+        double t = row_time(m, r->work, r->n, r->col[HOW], r->memory, FEW, d, us);
         low = t < low ? t : low;
         high = t > high ? t : high;
         if (d->made != 1)
