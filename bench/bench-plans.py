@@ -58,7 +58,7 @@ def main():
                          for g in sorted(glob.glob(f"{ROOT}/tests/corpus/*/graph.json"))]
     plans, figures, device = [], [], {}
     print(f"{'graph':18} {'device':10} {'launches':>10} {'baseline us':>12} {'plan us':>10} {'gain':>6} "
-          f"{'planned in':>11}  method")
+          f"{'range':>13} {'planned in':>11}  method")
     for name in graphs:
         graph = f"{ROOT}/tests/corpus/{name}/graph.json"
         for k, spec in enumerate(o.device.split(",")):
@@ -68,12 +68,16 @@ def main():
             device, a, b = plan["device"], plan["baseline"], plan["optimized"]
             plans.append({"graph": name, "device": spec, "method": b["method"], "baseline_us": a["time_us"],
                           "plan_us": b["time_us"],
+                          **{k: v for k, v in (("baseline_range_us", a.get("range_us")),
+                                               ("plan_range_us", b.get("range_us")),
+                                               ("gain_range", plan.get("gain_range"))) if v},
                           "launches": a["launches"], "plan_launches": b["launches"],
                           "bitwise": plan["verified"]["bitwise"],
                           "planning_s": round(wall, 3), "rewrites": plan["rewrites"]})
             print(f"{name:18} {spec:10} {a['launches']:>4} -> {b['launches']:<3} {a['time_us']:12.2f} "
                   f"{b['time_us']:10.2f} "
-                  f"{a['time_us'] / b['time_us'] if b['time_us'] else 1:5.2f}x {wall:9.2f} s  {b['method']}")
+                  f"{a['time_us'] / b['time_us'] if b['time_us'] else 1:5.2f}x "
+                  f"{' to '.join(f'{g:.2f}' for g in plan.get('gain_range', [])):>13} {wall:9.2f} s  {b['method']}")
     for spec in o.device.split(","):
         mine = [x for x in plans if x["device"] == spec]
         none = [x["graph"] for x in mine if x["plan_us"] >= x["baseline_us"]]

@@ -17,7 +17,11 @@ PAGE = f"{results.ROOT}/docs/SAMPLES.md"
 
 
 def ratio(x):
-    return f"{x['baseline_us'] / x['plan_us']:.2f}x" if x["plan_us"] < x["baseline_us"] else "–"
+    """How many times as fast, and the range of that."""
+    if x["plan_us"] >= x["baseline_us"]:
+        return "–"
+    between = " to ".join(f"{g:.2f}" for g in x.get("gain_range", []))
+    return f"{x['baseline_us'] / x['plan_us']:.2f}x{', ' if between else ''}{between}"
 
 
 def short(text, n=170):
