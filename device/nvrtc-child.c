@@ -14,7 +14,6 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <malloc.h>
 #include <nvJitLink.h>
 #include <nvrtc.h>
 #include <sched.h>
@@ -22,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -68,23 +66,6 @@ static void confine_early(unsigned timeout_ms)
 #endif
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     (void)!chdir("/"); /* a name without a folder is in none of ours */
-}
-
-/* The heap in few large pieces. A process that lives for one small job would spend a third of it on page faults. */
-static void large_pages(void)
-{
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
-    const uintptr_t pad = 32u << 20, huge = 2u << 20;
-    mallopt(M_TOP_PAD, (int)pad);
-    mallopt(M_TRIM_THRESHOLD, 256 << 20);
-    mallopt(M_MMAP_THRESHOLD, 32 << 20);
-    uintptr_t from = (uintptr_t)sbrk(0);
-    free(dt_malloc(pad / 2)); /* grows the heap */
-    uintptr_t to = (uintptr_t)sbrk(0) & ~(huge - 1);
-    from = (from + huge - 1) & ~(huge - 1);
-    if (from < to)
-        madvise((void *)from, to - from, MADV_HUGEPAGE); /* a wish */
-#endif
 }
 
 /* Leaves these folders to read, and a compiler's system calls. False: no Landlock here, so files are not confined. An
@@ -351,7 +332,6 @@ int main(int argc, char **argv)
     uint32_t number;
     size_t len;
     confine_early(argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 60000);
-    large_pages();
     while (dt_wire_read(0, &type, &number, &body, &len, NULL) == 0) {
         switch (type) {
         case 'O':
