@@ -26,6 +26,7 @@ import results
 
 SAME = 1.02  # two measurements nearer to each other than this have no order
 GAIN = 1.05  # what a planner must not miss
+WRITTEN = ("family", "name", "device", "work", "source", "held", "measured_us", "modeled_us", "range_us")
 NOISE = 0.001  # of rewrite/plan/compare.c
 Z = 1.645  # one-sided, 95 %
 
@@ -155,7 +156,7 @@ def main():
                 {"name": "model.missed_gains", "value": s["missed"]}, {"name": "model.pairs", "value": s["pairs"]}]
     figures += [{"name": f"model.{k}", "value": round(v, 5)} for k, v in (rates or {}).items()]
     if not o.quick and not o.family:
-        results.write(o.out, "model", model=found, figures=figures)
+        results.write(o.out, "model", model=[{k: r[k] for k in WRITTEN} for r in found], figures=figures)
 
 
 if __name__ == "__main__":

@@ -190,7 +190,6 @@ static int dominates(struct rw_planner *p, struct rw_state *now, struct rw_state
         r = burden(p, now, gone, ngone, was, &ignored, &most, e);
     if (r == 0)
         r = burden(p, next, made, nmade, is, &least, &ignored, e);
-
     bool no_more = nmade == 0 || least >= most;
     for (unsigned i = 0; i < DEV_BURDENS; i++)
         no_more = no_more && is[i] <= was[i];
