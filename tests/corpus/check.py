@@ -78,12 +78,11 @@ def plan(tool, folder, tmp, twice=True):
     run(tool, "optimize", f"{folder}/graph.json", "-o", f"{tmp}/plan", cache=f"{tmp}/a.db")
     made = json.load(open(f"{tmp}/plan/plan.json", encoding="utf-8"))
     check_plan(made, graph)
-    again = made
     if twice:
         again = json.loads(run(tool, "optimize", f"{folder}/graph.json", "--json", cache=f"{tmp}/b.db"))
-    for member in ("signature", "launches", "modules", "rewrites"):
-        if again.get(member) != made.get(member):
-            sys.exit(f"{folder}: made twice, the plans differ in {member}")
+        for member in ("signature", "launches", "modules", "rewrites"):
+            if again.get(member) != made.get(member):
+                sys.exit(f"{folder}: made twice, the plans differ in {member}")
     kept = [f"{r['kind']}/{r.get('level', '')} of {'+'.join(r['launches'])}" for r in made["rewrites"]
             if r["verdict"] == "kept"]
     print(f"{folder}: {len(graph['launches'])} -> {len(made['launches'])} launches; kept: {', '.join(kept) or 'none'}")
