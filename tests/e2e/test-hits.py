@@ -197,7 +197,7 @@ class Hits(ServiceCase):
         db.execute("BEGIN IMMEDIATE")
         db.execute("UPDATE counter SET n = n")
         slowest, start = 0, time.monotonic()
-        while time.monotonic() - start < 3 + 2 * SLOW:
+        while time.monotonic() - start < 10:
             for hit in (lambda: self.s.post(g), lambda: self.s.post(other(g, f"w{time.monotonic()}")),
                         lambda: self.s.http("GET", "/v1/plans/" + signature),
                         lambda: self.s.http("GET", f"/v1/plans/{signature}/report")):
