@@ -10,7 +10,9 @@
  *
  * What is asked of the SM: issued machine instructions by pipe; passes over shared memory (bank conflicts) and over the
  * L1 (lines); sectors that the L1 lacks. The L1 has what shared memory leaves, divided by the blocks that an SM
- * holds, and is empty at a block's start. Of atomics, how many meet at the busiest address.
+ * holds, and is empty at a block's start and after an acquire. Of atomics, how many meet at the busiest address. Of
+ * DRAM, how many pages a block reads pieces of, and how many of these the block before it had. A cluster's
+ * barrier takes its time; that its blocks wait for each other is not followed.
  *
  * Clocks and the like are constants of the model (softgpu/constants.def).
  *
