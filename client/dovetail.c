@@ -222,6 +222,7 @@ int main(int argc, char **argv)
     struct dt_err e = {0};
     int given = 0;
     setlocale(LC_CTYPE, "");
+    setvbuf(stderr, NULL, _IOLBF, 4096); /* a worker of --local writes there too: whole lines, or they mix */
     signal(SIGPIPE, SIG_IGN);
     const char *term = getenv("TERM"), *no = getenv("NO_COLOR"), *device = getenv("DOVETAIL_DEVICE");
     c.tty = isatty(2) && !(term && !strcmp(term, "dumb"));

@@ -75,8 +75,10 @@ void progress(struct cli *c, const char *stage, const char *message, long done, 
 
 static void progress_end(struct cli *c)
 {
-    if (c->progress_shown)
+    if (c->progress_shown) {
         fputs("\r\033[K", stderr);
+        fflush(stderr);
+    }
     c->progress_shown = false;
     c->stage[0] = 0;
 }

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """The command line, through a service and with --local: every verb, its data and its exit status."""
+import contextlib
 import hashlib
 import json
 import os
 import re
+import socket
 import stat
+import subprocess
 import tempfile
 import unittest
 import urllib.parse
@@ -182,6 +185,22 @@ class Verbs(WaysCase):
                 self.assertEqual(os.path.getsize(f"{where}/{files[0]}"), 1024)
                 self.assertEqual(urllib.parse.unquote(files[0]), name + ".bin")
             self.assertEqual(sorted(os.listdir(self.dir + "/deep")), [str(i) for i in range(len(names))])
+
+    def test_whole_lines(self):
+        """What goes to stderr goes in whole lines: others write there, too."""
+        path = write(self.dir, "lines.json", chain(2))
+        there, here = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)  # a message is one write
+        here.setblocking(False)
+        with there, here:
+            r = subprocess.run([CLI, "run", path, *self.ways["local"]], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=there.fileno(), timeout=120)
+            self.assertEqual(r.returncode, 0)
+            writes = []
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    writes.append(here.recv(1 << 16))
+        self.assertGreater(len(writes), 2)
+        self.assertEqual([w for w in writes if not w.endswith(b"\n")], [])
 
     def test_kernels_print(self):
         """Once, on stderr, with `run --local` alone; stdout stays a document."""
