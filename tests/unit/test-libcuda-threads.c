@@ -236,11 +236,15 @@ static void forks(void **state)
 }
 
 /* A context that is current in another thread goes. */
+static pthread_barrier_t turn; /* it is current; it has gone */
+
 static void *orphan(void *c)
 {
     CUdeviceptr p;
-    return (void *)(uintptr_t)(cu.set_current(c) == CUDA_SUCCESS && usleep(20000) == 0 &&
-                                       cu.sync() == CUDA_ERROR_CONTEXT_IS_DESTROYED &&
+    int current = cu.set_current(c) == CUDA_SUCCESS;
+    pthread_barrier_wait(&turn);
+    pthread_barrier_wait(&turn);
+    return (void *)(uintptr_t)(current && cu.sync() == CUDA_ERROR_CONTEXT_IS_DESTROYED &&
                                        cu.alloc(&p, 4, NULL) == CUDA_ERROR_CONTEXT_IS_DESTROYED
                                    ? 0
                                    : 1);
@@ -254,10 +258,14 @@ static void orphans(void **state)
     fresh();
     look_up();
     OK(cu.ctx_create(&c, NULL, 0, 0));
+    assert_int_equal(pthread_barrier_init(&turn, NULL, 2), 0);
     pthread_create(&t, NULL, orphan, c);
-    usleep(5000);
-    OK(cu.ctx_destroy(c));
+    pthread_barrier_wait(&turn);
+    CUresult gone = cu.ctx_destroy(c);
+    pthread_barrier_wait(&turn);
     pthread_join(t, &r);
+    pthread_barrier_destroy(&turn);
+    OK(gone);
     assert_null(r);
     drop();
 }
