@@ -183,7 +183,9 @@ static int replay(struct dev_run *r, unsigned warm, unsigned reps, double *us, s
     return err;
 }
 
-/* The model hears what the launches touch at most, all together: the buffers that they use, each once. */
+/* The model hears what the launches touch at most, all together: the buffers that they use, each once. Scratch takes no
+ * more than the posted intermediates that no launch has any more, if there are some: it will share their bytes
+ * (rewrite/normal/layout.c). */
 static int tell_distinct(struct dev_device *d, const struct dt_graph *g, struct dt_err *e)
 {
     size_t bytes = 0;
@@ -203,8 +205,13 @@ static int tell_distinct(struct dev_device *d, const struct dt_graph *g, struct 
                 used[l->arg[k].pointer[p].buffer] = true;
         }
     }
-    for (uint32_t i = 0; i < g->nbuffer; i++)
-        bytes += used[i] ? g->buffer[i].bytes : 0;
+    size_t scratch = 0, left = 0;
+    for (uint32_t i = 0; i < g->nbuffer; i++) {
+        bytes += used[i] && g->buffer[i].role != DT_SCRATCH ? g->buffer[i].bytes : 0;
+        scratch += used[i] && g->buffer[i].role == DT_SCRATCH ? g->buffer[i].bytes : 0;
+        left += !used[i] && g->buffer[i].role == DT_INTERMEDIATE ? g->buffer[i].bytes : 0;
+    }
+    bytes += left && left < scratch ? left : scratch;
     return dev_cu(d, d->cu->dovetailSetDistinct(bytes), "dovetailSetDistinct", e);
 }
 

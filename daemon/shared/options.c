@@ -34,9 +34,9 @@ void dtd_options_done(struct dtd_options *o)
 /* What allow and deny may name: the kinds of docs/CONTRACT.md §4, and the one permission that is none. */
 static bool known_kind(const char *s, size_t len)
 {
-    static const char *const kind[] = {"block-fusion", "parallel-fusion",     "split",
-                                       "prefetch",     "programmatic-launch", "dead-blocks",
-                                       "recompute",    "dataflow-fusion",     "reorder-atomics"};
+    static const char *const kind[] = {
+        "block-fusion", "parallel-fusion", "split",           "prefetch", "programmatic-launch",
+        "dead-blocks",  "recompute",       "dataflow-fusion", "versions", "reorder-atomics"};
     for (size_t i = 0; i < sizeof kind / sizeof *kind; i++)
         if (strlen(kind[i]) == len && !strncmp(kind[i], s, len))
             return true;

@@ -228,7 +228,7 @@ static int try_buffer(struct rw_cand *c, uint32_t buffer, struct rw_redirect *re
     if (r.own && ranks > 1 && box[0].n && box[1].n && base[1] > base[0] && base[1] - base[0] < INT32_MAX)
         r.step = (uint32_t)(base[1] - base[0]);
     fit_base(&r, box, base, n / ranks, ranks);
-    r.keep_global = q->role != DT_INTERMEDIATE;
+    r.keep_global = !rw_passing(q);
     for (uint32_t k = 0; k < c->facts.ana->nedge && !r.keep_global; k++) {
         const struct ana_edge *x = &c->facts.ana->edge[k];
         bool served = x->consumer == c->facts.launch[1]; /* it reads from shared memory */

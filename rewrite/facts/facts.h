@@ -116,6 +116,9 @@ bool rw_sites_alone(const struct rw_body *b, uint64_t args, bool producer, uint3
 /* Does the pointer only go through additions into addresses of its own sites? Then it may be computed from 0. */
 bool rw_only_addresses(const struct rw_body *b, uint64_t args);
 
+/* Is what is in the buffer nobody's after the last launch that reads it? Intermediates, and a plan's own scratch. */
+bool rw_passing(const struct dt_buffer *b);
+
 /* ---- bytes of one launch (bytes.c) ------------------------------------------------------------------------------- */
 
 /* Bytes of the buffer that the launch may read, or write: of all blocks, for any data. In `arena`. */

@@ -60,9 +60,9 @@ size_t rw_member_words(const struct rw_gate *g); /* how many words rw_state.memb
 int rw_original_check(struct dev_device *d, const struct dev_prog *p, const struct ana_result *a,
                       const struct rw_sample *sample, const struct dev_cost *cost, bool conflict,
                       struct rw_original *ret, struct dt_err *e);
-/* Run the original on `inputs` inputs, under the race detector. DT_E_RACE: it races itself. With `a` and `ret_snaps`
- * (both or neither NULL) what trials need is kept of the first input (software device). sample (borrowed): only that
- * runs; NULL: all. */
+/* Run the original on `inputs` inputs, under the race detector. DT_E_RACE: it races itself. With `ret_snaps`
+ * (NULL: not wanted) what trials need is kept of the first input (software device). sample (borrowed): only that runs;
+ * NULL: all. */
 int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsigned inputs, const struct ana_result *a,
                      const struct rw_sample *sample, struct rw_reference **ret, struct rw_snaps **ret_snaps,
                      struct dt_err *e);
@@ -72,6 +72,10 @@ int rw_reference_checked(struct dev_device *d, const struct dev_prog *original, 
                          const struct ana_result *a, const struct rw_sample *sample, const struct dev_cost *cost,
                          struct rw_original *checked, struct rw_reference **ret, struct rw_snaps **ret_snaps,
                          struct dt_err *e);
+/* Run another program that is to leave the same, launch by launch, on the first input, and keep what trials need.
+ * DT_E_INTERNAL: it leaves something else. */
+int rw_reference_snaps(struct dev_device *d, const struct rw_reference *ref, const struct dev_prog *p,
+                       const struct ana_result *a, struct rw_snaps **ret, struct dt_err *e);
 /* About how many microseconds it takes to verify a plan: what the original took. */
 uint64_t rw_reference_us(const struct rw_reference *ref, unsigned inputs, unsigned schedules);
 const struct rw_special *rw_reference_special(const struct rw_reference *ref); /* special.h; NULL: one input only */
@@ -145,6 +149,9 @@ int rw_machine_code(struct rw_gate *g, const struct rw_edit *x, const struct rw_
 int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const struct dev_prog *plan,
                    const struct ana_result *a, unsigned inputs, unsigned schedules, struct dev_cost *cost,
                    struct dt_err *e);
+/* By launch, as bits, *ret_words words each: the launches that have ended when it begins, by streams, `after` and
+ * programmatic edges (waits.c). *ret: free(). */
+int rw_waits_before(const struct dev_prog *plan, uint64_t **ret, size_t *ret_words, struct dt_err *e);
 /* Make the device usable again after a kernel's fault, behind which every call fails. Gives `r` back, or the error of
  * the reset. */
 int rw_recover(struct dev_device *d, int r, struct dt_err *e);

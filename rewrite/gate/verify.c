@@ -189,6 +189,7 @@ struct runs {
     /* gets what original.c finds; NULL: it is not asked, and a race is an error */
     struct rw_original *checked;
     const struct dev_cost *cost; /* by launch, NULL: not known */
+    struct dev_cost *mine;       /* from the first input, where no snaps have them */
     unsigned input;
     uint64_t limit; /* thread-instructions of a launch: more is a launch that hangs */
 };
@@ -207,8 +208,9 @@ static int first_input(struct runs *x, const struct ana_result *a, struct rw_sna
     const struct dt_graph *g = ref->graph;
     const struct dev_cost *cost = NULL;
     uint64_t most = 0, all = 0, began = dt_now_us();
-    dt_free_ struct dev_cost *mine = dt_calloc(g->nlaunch + 1, sizeof *mine);
-    int r = mine ? ready(x, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    free(x->mine);
+    x->mine = dt_calloc(g->nlaunch + 1, sizeof *x->mine);
+    int r = x->mine ? ready(x, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r < 0 || (r = rw_watch(x->dev, ref->talks, 0, x->soft && !(ref->talks && x->checked), e)) < 0 ||
         (r = verify_fill(x->run, NULL, g, ref->inputs, 0, e)) < 0)
         return r;
@@ -216,8 +218,10 @@ static int first_input(struct runs *x, const struct ana_result *a, struct rw_sna
         if ((r = rw_snaps_new(x->run, a, ret_snaps, e)) == 0)
             x->cost = cost = rw_snaps_cost(*ret_snaps);
     } else if (x->soft) {
-        r = once_with_costs(x->run, g, mine, e);
-        cost = mine;
+        r = once_with_costs(x->run, g, x->mine, e);
+        cost = x->mine;
+        if (r == 0 && !ref->sample)
+            x->cost = cost;
     } else {
         r = dev_run_once(x->run, e);
     }
@@ -324,6 +328,7 @@ int rw_reference_checked(struct dev_device *d, const struct dev_prog *original, 
         r = all_inputs(&x, a, ret_snaps, e);
     rw_watch(d, ref->talks, 0, false, NULL);
     dev_run_free(x.run);
+    free(x.mine);
     if (r < 0) {
         r = rw_recover(d, r, e);
         rw_reference_free(ref);
@@ -331,6 +336,27 @@ int rw_reference_checked(struct dev_device *d, const struct dev_prog *original, 
     }
     *ret = ref;
     return 0;
+}
+
+int rw_reference_snaps(struct dev_device *d, const struct rw_reference *ref, const struct dev_prog *p,
+                       const struct ana_result *a, struct rw_snaps **ret, struct dt_err *e)
+{
+    struct dev_run *run = NULL;
+    struct outputs got = {0};
+    int r = rw_watch(d, ref->talks, 0, false, e);
+    if (r == 0)
+        r = dev_run_new(d, p, &run, e);
+    if (r == 0)
+        r = verify_fill(run, ref->special, p->graph, ref->inputs, 0, e);
+    if (r == 0)
+        r = rw_snaps_new(run, a, ret, e);
+    if (r == 0)
+        r = verify_fetch(run, p->graph, &got, e);
+    if (r == 0)
+        r = verify_compare(ref->graph, &ref->want[0], p->graph, &got, NULL, "versions of its intermediates", e);
+    outputs_done(&got);
+    dev_run_free(run);
+    return r < 0 ? rw_recover(d, r, e) : 0;
 }
 
 const struct rw_special *rw_reference_special(const struct rw_reference *ref) { return ref->special; }

@@ -496,6 +496,19 @@ static void done(struct waits *w)
     free(w->waited);
 }
 
+int rw_waits_before(const struct dev_prog *plan, uint64_t **ret, size_t *ret_words, struct dt_err *e)
+{
+    struct waits w = {.prog = plan};
+    int r = close_order(&w, e);
+    if (r == 0) {
+        *ret = w.before;
+        *ret_words = w.words;
+        w.before = NULL;
+    }
+    done(&w);
+    return r;
+}
+
 int rw_waits_check(struct dev_device *d, const struct dev_prog *plan, const struct ana_result *a,
                    const struct dev_prog *original, struct dt_err *e)
 {

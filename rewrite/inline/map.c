@@ -136,7 +136,7 @@ static void bystanders(struct rw_inline *n, struct rw_refusals *no)
 /* Does anything but the consumer need what the producer leaves in the buffer? */
 static void readers(struct rw_inline *n, struct rw_refusals *no)
 {
-    bool need = n->graph->buffer[n->buffer].role != DT_INTERMEDIATE;
+    bool need = !rw_passing(&n->graph->buffer[n->buffer]);
     const char *who = NULL; /* the reader; NULL: the graph's caller */
     for (uint32_t k = 0; k < n->facts->ana->nedge && !need; k++) {
         const struct ana_edge *x = &n->facts->ana->edge[k];

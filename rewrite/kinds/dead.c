@@ -62,10 +62,7 @@ static struct ana_set dead_whole(struct dt_arena *a, const struct dt_graph *g, u
     return s;
 }
 
-static bool dead_leaves(const struct dt_buffer *b)
-{
-    return (b->role != DT_INTERMEDIATE && b->role != DT_SCRATCH) || b->module >= 0;
-}
+static bool dead_leaves(const struct dt_buffer *b) { return !rw_passing(b); }
 
 /* The bytes of the buffer that the launch reads, at its widest. */
 static struct ana_set reads_of(struct dt_arena *a, const struct dt_graph *g, const struct ana_access *x)

@@ -128,6 +128,18 @@ static int drop_nc(struct ptx_inst *i)
     return 0;
 }
 
+/* May it reach a version (normal/versions.c)? Those share storage again in the end, perhaps with what the other launch
+ * writes, and .nc counts by buffer (gate/waits.c). */
+static bool versioned(const struct place *p, const struct ana_site *site)
+{
+    const struct dt_launch *l = &p->graph->launch[p->self];
+    bool any = false;
+    for (uint32_t b = 0; b < p->graph->nbuffer && !any; b++)
+        for (uint32_t k = 0; k < site->nparams && p->graph->buffer[b].role == DT_SCRATCH && !any; k++)
+            any = site->params[k] > 61 || rw_args_of(l, b) >> site->params[k] & 1;
+    return any;
+}
+
 /* Find the instructions that must come after the wait; .nc loads of what the other launch writes lose their .nc. A call
  * counts as what it calls. */
 static int needing(struct place *p, struct ptx_function *f, bool *need, struct dt_err *e)
@@ -140,7 +152,7 @@ static int needing(struct place *p, struct ptx_function *f, bool *need, struct d
         struct ptx_inst *i = &f->inst[sites.site[k].inst];
         bool reads;
         need[sites.site[k].inst] = conflicts(p, &sites.site[k], &reads);
-        if (reads || !sites.site[k].nparams)
+        if (reads || !sites.site[k].nparams || versioned(p, &sites.site[k]))
             r = drop_nc(i);
     }
     ana_sites_done(&sites);

@@ -96,8 +96,7 @@ static int recompute_propose(const struct rw_state *s, const struct rw_options *
         /* a producer whose results stay in global memory is no candidate */
         for (uint32_t k = 0; ok && k < s->ana->launch[p].naccess; k++) {
             const struct ana_access *x = &s->ana->launch[p].access[k];
-            ok = !x->writes ||
-                 (s->graph->buffer[x->buffer].role == DT_INTERMEDIATE && s->graph->buffer[x->buffer].module < 0);
+            ok = !x->writes || rw_passing(&s->graph->buffer[x->buffer]);
         }
         if (ok && shared && rw_propose(ret, set, n, size, bytes) < 0)
             r = dt_err_set(e, DT_E_NOMEM, "out of memory");

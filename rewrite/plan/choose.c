@@ -110,8 +110,7 @@ static bool rests_on_constants(const struct ana_result *r)
     return constant && open;
 }
 
-/* Push *next as the newest state; *next is empty afterwards. */
-static int choose_keep(struct rw_planner *p, struct rw_state *next, size_t entry, struct dt_err *e)
+int rw_state_push(struct rw_planner *p, struct rw_state *next, size_t entry, struct dt_err *e)
 {
     next->evidence = rests_on_constants(p->state.p[0].ana) ? ANA_OBSERVED : ANA_PROVED;
     next->entry = entry;
@@ -121,8 +120,7 @@ static int choose_keep(struct rw_planner *p, struct rw_state *next, size_t entry
     return 0;
 }
 
-/* Errors that end the planning; any other one of a candidate only refuses it. */
-static bool fatal(int r)
+bool rw_fatal(int r)
 {
     return r == DT_E_NOMEM || r == DT_E_DEVICE || r == DT_E_NO_DEVICE || r == DT_E_CANCELLED || r == DT_E_WORKER_LOST;
 }
@@ -131,7 +129,7 @@ static bool fatal(int r)
 static int choose_refused(int r, const char *what, struct dt_err *mine, const char *otherwise, struct dt_str *why,
                           struct dt_err *e)
 {
-    if (r < 0 && !fatal(r)) {
+    if (r < 0 && !rw_fatal(r)) {
         dt_str_addf(why, "%s%s: %s", why->len ? "; " : "", what,
                     mine->detail ? dt_err_words(mine)
                     : otherwise  ? otherwise
@@ -144,9 +142,8 @@ static int choose_refused(int r, const char *what, struct dt_err *mine, const ch
     return r;
 }
 
-/* Is the launch's footprint the same without the launches before it? So it is if it is proved or rests on constant
- * buffers. */
-static bool stands_alone(const struct ana_result *a, uint32_t launch)
+/* It is if it is proved or rests on constant buffers. */
+bool rw_stands_alone(const struct ana_result *a, uint32_t launch)
 {
     for (uint32_t k = 0; k < a->launch[launch].naccess; k++) {
         const struct ana_access *x = &a->launch[launch].access[k];
@@ -171,7 +168,7 @@ static int analyse(struct rw_planner *p, const struct rw_edit *x, struct rw_stat
     struct ana_options o = {.memo = p->opt->footprints};
     bool alone = same_buffers(now->graph, next->graph);
     for (uint32_t k = 0; k < x->nlaunch; k++)
-        alone = alone && stands_alone(now->ana, x->launch[k]);
+        alone = alone && rw_stands_alone(now->ana, x->launch[k]);
     if (alone) {
         o.base = now->ana;
         o.same = next->from;
@@ -199,7 +196,7 @@ static int choose_build(struct rw_planner *p, struct rw_edit *x, unsigned level,
     if (r == 0 && p->gate.sample) { /* the graph is too large for trials on what launches leave in memory */
         if ((r = analyse(p, x, next, &mine)) == 0 &&
             (r = rw_verify_plan(p->dev, p->gate.ref, next->prog, next->ana, 1, 0, next->cost, &mine)) < 0 &&
-            !fatal(r)) {
+            !rw_fatal(r)) {
             *ret_wrong = true;
             dt_str_done(why);
             r = choose_refused(r, "verification", &mine, "the results differ", why, e);
@@ -209,7 +206,7 @@ static int choose_build(struct rw_planner *p, struct rw_edit *x, unsigned level,
         r = r < 0 || rw_measures(p) ? r : rw_state_time(p, next, &mine); /* measured beside what there is: rw_faster */
     } else if (r == 0) {
         r = rw_trial_begin(trial, &p->gate, x, next, first, &mine);
-        if (r < 0 && !fatal(r)) {
+        if (r < 0 && !rw_fatal(r)) {
             *ret_wrong = true;
             dt_str_done(why);
             r = choose_refused(rw_recover(p->dev, r, &mine), "verification", &mine, "the results differ", why, e);
@@ -426,7 +423,7 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
         rw_trial_done(&trial); /* it points into the states, which may be moved */
         best.step = rw_step_json(w, place, launch, nlaunch, p->nname, &best);
         p->nname += names;
-        r = choose_keep(p, &best, at, e);
+        r = rw_state_push(p, &best, at, e);
         r = r < 0 ? r : 1;
     }
 done:
@@ -666,7 +663,7 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
         int r = rw_waits_check(p->dev, top->prog, top->ana, p->state.p[0].prog, &bad);
         if (r == 0)
             r = rw_verify_plan(p->dev, p->gate.ref, top->prog, top->ana, inputs, schedules, ran, &bad);
-        if (p->gate.from_library && !fatal(r) && (r < 0 || !library_right(top, ran))) {
+        if (p->gate.from_library && !rw_fatal(r) && (r < 0 || !library_right(top, ran))) {
             p->again = true; /* whatever is wrong, it is looked for without what others found */
             dt_err_done(&bad);
             return 0;
@@ -684,9 +681,17 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
             p->verified_schedules = schedules;
             return 0;
         }
-        if (fatal(r)) {
+        if (rw_fatal(r)) {
             dt_err_move(e, &bad);
             return r;
+        }
+        if (p->laid) { /* with its versions as they are */
+            rw_bundle(p->state.p[0].prog, top->prog, bad.detail ? bad.detail : "");
+            dt_err_done(&bad);
+            rw_state_done(top);
+            p->state.n--;
+            p->laid = false;
+            continue;
         }
         /* the newest rewrite goes, and what was decided after it with it */
         struct rw_entry *x = &p->entry.p[top->entry];
@@ -733,25 +738,73 @@ static int measure_final(struct rw_planner *p, struct dt_err *e)
     return r < 0 ? r : 0;
 }
 
+/* Run the graph with versions for what trials need, and see that it leaves what the posted one does; if not, there are
+ * no versions. */
+static int check_apart(struct rw_planner *p, struct dt_err *e)
+{
+    struct dt_err bad = {0};
+    struct rw_state *s = &p->apart;
+    bool keeps = dev_info(p->dev)->soft && !p->gate.sample;
+    int r = keeps ? rw_reference_snaps(p->dev, p->gate.ref, s->prog, s->ana, &p->gate.snaps, &bad)
+                  : rw_verify_plan(p->dev, p->gate.ref, s->prog, s->ana, 1, 0, NULL, &bad);
+    if (r < 0 && rw_fatal(r)) {
+        dt_err_move(e, &bad);
+        return r;
+    }
+    if (r < 0) { /* plan anew without them: what trials need is of the posted graph then */
+        rw_bundle(p->state.p[0].prog, s->prog, bad.detail ? bad.detail : "");
+        dt_str_addf(&p->no_versions, DT_ROW("verification") ": %s",
+                    bad.detail ? dt_err_words(&bad) : "the results differ");
+        p->as_posted = p->again = true;
+    }
+    dt_err_done(&bad);
+    return 0;
+}
+
+/* Each rewrite gained on the state before it. Does the plan as a whole, versions and layout with it, gain on the posted
+ * graph? 0: no, and it is planned anew without versions. */
+static int gains_together(struct rw_planner *p, struct dt_err *e)
+{
+    struct dt_str why = {0};
+    int r = rw_measures(p) || RW_FORCED ? 1 : rw_faster(p, &p->state.p[0], &p->state.p[p->state.n - 1], &why, e);
+    if (r == 0) {
+        p->as_posted = p->again = true;
+        p->apart_us = p->state.p[p->state.n - 1].time.time_us;
+        dt_str_done(&p->no_versions);
+        dt_str_addf(&p->no_versions, "the plan as a whole is not faster for sure%s%s", why.len ? ": " : "",
+                    why.len ? why.s : "");
+    }
+    dt_str_done(&why);
+    return r;
+}
+
 int rw_choose(struct rw_planner *p, struct dt_err *e)
 {
     unsigned inputs = p->opt->inputs ? p->opt->inputs : 3, schedules = p->opt->schedules ? p->opt->schedules : 8;
-    struct rw_state *first = &p->state.p[0];
-    int r = rw_sample_choose(p->dev, first->prog, first->ana, p->opt->whole, &p->gate.sample, &p->gate.sampled_cost, e);
+    int r = rw_take_apart(p, e);
     if (r < 0)
         return r;
-    int some = anything(p, e);
+    struct rw_state *first = &p->state.p[0];
+    bool apart = p->apart.graph;
+    r = rw_sample_choose(p->dev, first->prog, first->ana, p->opt->whole, &p->gate.sample, &p->gate.sampled_cost, e);
+    if (r < 0)
+        return r;
+    int some = p->versions.n ? 1 : anything(p, e);
     if (some < 0)
         return some;
     r = some ? rw_reference_checked(p->dev, first->prog, inputs, first->ana, p->gate.sample, p->gate.sampled_cost,
-                                    &p->gate.original, &p->gate.ref, &p->gate.snaps, e)
+                                    &p->gate.original, &p->gate.ref, apart ? NULL : &p->gate.snaps, e)
              : rw_original_check(p->dev, first->prog, first->ana, p->gate.sample, p->gate.sampled_cost, false,
                                  &p->gate.original, e);
+    if (r == 0 && some && apart && (r = check_apart(p, e)) == 0 && p->again)
+        return 0;
     if (r < 0 || (r = rw_state_first(p, first, e)) < 0 || !some)
         return r;
     if (!rw_has_outputs(first->graph))
         return refuse_all(p, DT_ROW("no-output") ": no buffer is an output or inout, so no rewrite could be verified",
                           e);
+    if ((r = rw_apart(p, e)) < 0)
+        return r;
     if (p->deadline_us) { /* the whole plan's verification comes after the tries, and is part of the time */
         uint64_t last = rw_reference_us(p->gate.ref, inputs, schedules), now = dt_now_us();
         p->deadline_us = p->deadline_us > now + last ? p->deadline_us - last : now;
@@ -760,6 +813,11 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
     if (r == 0 && !p->recipe)
         r = rw_rivals(p, e);
     if (r < 0 || p->strayed.len)
+        return r;
+    rw_together(p);
+    if ((r = rw_lay_out(p, e)) < 0)
+        return r;
+    if (rw_is_apart(p) && (r = gains_together(p, e)) <= 0)
         return r;
     /* what a race leaves is another thing in another order: what is new was tried in several alone */
     if ((r = verify_final(p, inputs, p->gate.original.races ? 0 : schedules, e)) == 0 && p->state.n > 1 && !p->again &&

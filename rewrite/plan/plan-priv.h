@@ -7,6 +7,7 @@
 
 #include "rewrite/emit/emit.h"
 #include "rewrite/gate/gate.h"
+#include "rewrite/normal/normal.h"
 
 struct rw_entry { /* one row of the plan's `rewrites` */
     const char *kind;
@@ -42,6 +43,13 @@ struct rw_planner {
     struct rw_gate gate;
     uint64_t sampled[2]; /* of the plan: blocks that ran when it was verified, of how many */
     bool again;          /* the library was wrong: plan anew without it */
+    /* normal form (normal.c): versions, their state until it is the second one, why there is none */
+    struct rw_versions versions;
+    struct rw_state apart;
+    struct dt_str no_versions;
+    double apart_us; /* what the plan with versions took, where it was planned anew since that gained nothing */
+    bool as_posted;  /* there are to be no versions */
+    bool laid;       /* the newest state is the one before it, laid out */
     /* comparisons that were measured on the device, and that the library decided (times.c) */
     unsigned measured, known;
     bool marked; /* reasons are written with their subjects marked */
@@ -77,6 +85,17 @@ int rw_state_first(struct rw_planner *p, struct rw_state *s, struct dt_err *e);
 int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state *ret, uint32_t *ret_first,
                   struct dt_err *e);
 
+/* ---- normal form (normal.c) -------------------------------------------------------------------------------------- */
+
+/* Find the versions of the posted graph, and make p->apart of them if there are any. Before the reference runs. */
+int rw_take_apart(struct rw_planner *p, struct dt_err *e);
+/* p->apart, if there is one, becomes the second state. */
+int rw_apart(struct rw_planner *p, struct dt_err *e);
+bool rw_is_apart(const struct rw_planner *p); /* is the second state the one with versions? */
+void rw_together(struct rw_planner *p);       /* if nothing was kept after the versions, they are undone */
+/* The newest state with storage shared again becomes the newest one, p->laid, if it can. */
+int rw_lay_out(struct rw_planner *p, struct dt_err *e);
+
 /* ---- the search (choose.c), doing it again by a recipe (recipe.c) ------------------------------------------------ */
 
 int rw_choose(struct rw_planner *p, struct dt_err *e);
@@ -89,6 +108,11 @@ struct rw_way { /* how a recipe wants a candidate: at one of its kind's levels *
 int rw_try(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t n,
            const struct rw_way *way, struct dt_str *why, struct dt_err *e);
 bool rw_late(struct rw_planner *p); /* the budget is spent */
+bool rw_fatal(int r);               /* an error that ends the planning; any other one of a candidate only refuses it */
+/* Is the launch's footprint the same without the launches before it? */
+bool rw_stands_alone(const struct ana_result *a, uint32_t launch);
+/* Push *next as the newest state, made by the entry; *next is empty afterwards. */
+int rw_state_push(struct rw_planner *p, struct rw_state *next, size_t entry, struct dt_err *e);
 void rw_say(const struct rw_options *o, const char *message, unsigned done, unsigned of);
 /* Try all kinds in order, from the newest state on, until none of them finds anything in what the others made. */
 int rw_all_rounds(struct rw_planner *p, struct dt_err *e);

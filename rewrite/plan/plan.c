@@ -432,6 +432,9 @@ static void planner_done(struct rw_planner *p)
     free(p->ban.p);
     rw_gate_done(&p->gate);
     free(p->state.p);
+    rw_state_done(&p->apart);
+    rw_versions_done(&p->versions);
+    dt_str_done(&p->no_versions);
     dt_str_done(&p->strayed);
 }
 
@@ -444,14 +447,19 @@ static int plan_one(struct dev_device *d, const struct dev_prog *prog, const str
     /* a recipe that strays leaves some of it */
     uint64_t deadline_us = o && o->budget_s > 0 ? dt_now_us() + (uint64_t)(o->budget_s * (recipe ? 0.5e6 : 1e6)) : 0;
     unsigned measured = 0;
-    for (bool no_library = false;; no_library = true) {
+    struct dt_str no_versions = {0};
+    double apart_us = 0;
+    for (bool no_library = false, as_posted = false;;) {
         struct rw_planner p = {.dev = d,
                                .opt = o ? o : &defaults,
                                .signature = signature,
                                .recipe = recipe,
                                .marked = ret_recipe,
                                .deadline_us = deadline_us,
-                               .measured = measured};
+                               .measured = measured,
+                               .as_posted = as_posted,
+                               .no_versions = no_versions,
+                               .apart_us = apart_us};
         struct rw_state s = {.borrowed = true};
         rw_gate_init(&p.gate, d, p.opt, prog);
         p.gate.no_library = no_library;
@@ -462,7 +470,16 @@ static int plan_one(struct dev_device *d, const struct dev_prog *prog, const str
         if (!dt_push(&p.state, s))
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
         int r = rw_choose(&p, e);
-        bool again = r == 0 && p.again && !no_library; /* the library was wrong */
+        /* the library was wrong, or versions were no good */
+        bool again = r == 0 && p.again && (!no_library || !as_posted);
+        no_library |= again && p.as_posted == as_posted;
+        as_posted = p.as_posted;
+        no_versions = (struct dt_str){0};
+        if (again) {
+            no_versions = p.no_versions;
+            apart_us = p.apart_us;
+            p.no_versions = (struct dt_str){0};
+        }
         measured = p.measured;
         json_t *doc = NULL, *steps = NULL;
         if (r == 0 && !again && !p.strayed.len)

@@ -66,7 +66,7 @@ json_t *rw_recipe_json(const struct rw_planner *p)
 {
     json_t *list = json_array();
     bool ok = list;
-    for (size_t k = 1; ok && k < p->state.n; k++)
+    for (size_t k = 1; ok && k < p->state.n - p->laid; k++)
         ok = p->state.p[k].step && json_array_append(list, p->state.p[k].step) == 0;
     json_t *o = ok ? json_pack("{s:O}", "steps", list) : NULL;
     json_decref(list);
@@ -147,8 +147,17 @@ static int recipe_follow(struct rw_planner *p, const json_t *steps, struct dt_er
         uint32_t nlaunch = p->state.p[p->state.n - 1].graph->nlaunch;
         struct step s = {.launch = dt_calloc((size_t)nlaunch + 1, sizeof *s.launch)};
         struct dt_str why = {0};
+        const char *kind = json_string_value(json_object_get(json_array_get(steps, k), "kind"));
         if (!s.launch)
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        if (k == 0 && kind && !strcmp(kind, rw_versions.name)) { /* made before this, if there are any */
+            free(s.launch);
+            if (!rw_is_apart(p)) {
+                dt_str_addf(&p->strayed, "step 1 of %zu, %s: there are none here", n, kind);
+                return 0;
+            }
+            continue;
+        }
         rw_say(p->opt, "recipe", (unsigned)k, (unsigned)n);
         const char *wrong =
             rw_late(p) ? "half of the time for planning is over" : read_step(p, json_array_get(steps, k), nlaunch, &s);
@@ -183,7 +192,7 @@ void rw_followed(struct rw_planner *p)
 {
     const json_t *steps = json_object_get(p->recipe, "steps");
     const char *why = NULL;
-    if (p->strayed.len || (json_is_array(steps) && p->state.n - 1 == json_array_size(steps)))
+    if (p->strayed.len || (json_is_array(steps) && p->state.n - 1 - p->laid == json_array_size(steps)))
         return;
     for (size_t k = 0; k < p->entry.n; k++)
         if (p->entry.p[k].verdict != RW_KEPT)

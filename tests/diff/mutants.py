@@ -459,6 +459,8 @@ HOOKED = [
      "died", "programmatic-launch",
      {"propose": "programmatic-launch: a b"}),
     ("unordered", "", BOTH, "refused: verification", "parallel-fusion", {"propose": "parallel-fusion: a b"}),
+    ("same_values", "", graph([A, launch("b", "m", "scale", "h", "y")]),
+     "refused: verification", "versions", {"spoil": "versions"}),
     ("nobody_reads", "", graph([A, launch("b", "m", "scale", "h", "y", grid=4)]), "refused: verification",
      "dead-blocks", {"spoil": "live"}),
     ("room", "", graph([launch("a", "p", "k", "x", "h", {"bytes": "00" * 4336}),

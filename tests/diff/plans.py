@@ -328,6 +328,48 @@ FAVOUR = {"prefetch": ["gemm", "bias2d", "bias4"], "dead-blocks": ["top"], "spli
           "cluster": ["ring", "rowsum", "warprows", "gemm", "gelu", "unary"]}
 
 
+def places(value):
+    """Every {"buffer": …} in a launch."""
+    if isinstance(value, dict):
+        if "buffer" in value:
+            yield value
+        value = list(value.values())
+    for v in value if isinstance(value, list) else []:
+        yield from places(v)
+
+
+def pooled(document):
+    """The graph with its intermediates in one buffer, as generators lay them out: by liveness, each at the lowest place
+    that is free while it is needed."""
+    buffers, launches, first, last, at, end = document["buffers"], document["launches"], {}, {}, {}, 0
+    for k, launch in enumerate(launches):
+        for x in places(launch):
+            if buffers[x["buffer"]]["role"] == "intermediate":
+                first.setdefault(x["buffer"], k)
+                last[x["buffer"]] = k
+    for b in first:
+        size, moved = (buffers[b]["bytes"] + 255) // 256 * 256, True
+        at[b] = 0
+        while moved:
+            moved = False
+            for o in at:
+                room = (buffers[o]["bytes"] + 255) // 256 * 256
+                if o != b and at[o] < at[b] + size and at[b] < at[o] + room and not (
+                        last[o] < first[b] or last[b] < first[o]):
+                    at[b], moved = at[o] + room, True
+        end = max(end, at[b] + size)
+    for launch in launches:
+        for x in places(launch):
+            if x["buffer"] in at:
+                x["offset"] = x.get("offset", 0) + at[x["buffer"]]
+                x["buffer"] = "pool"
+    for b in at:
+        del buffers[b]
+    if at:
+        buffers["pool"] = {"bytes": end, "role": "intermediate"}
+    return document
+
+
 def build(seed, favour=""):
     m = Maker(seed, favour)
     rng, form = m.rng, seed % 4
@@ -352,7 +394,7 @@ def build(seed, favour=""):
         for _ in range(rng.randrange(2, 8)):
             src = have[-1] if rng.random() < 0.7 else rng.choice(have)
             have.append(m.apply(rng.choice(ANY), src, rng.choice(have)))
-    return m.document()
+    return pooled(m.document()) if favour == "versions" or seed % 5 == 0 else m.document()
 
 
 class Planner:

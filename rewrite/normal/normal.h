@@ -1,0 +1,71 @@
+/* Normal form: the graph as it is planned, with storage taken apart, and put together again afterwards.
+ *
+ *   versions   before planning: what is wholly overwritten before it is read again gets a buffer of its own
+ *   layout     after planning: such buffers share storage again where no two are needed at the same time
+ *
+ * Both give a new graph of the same kernels with other pointers. They read a program and its analysis and change
+ * neither; plan/normal.c makes states of what they give, and the gate verifies them.
+ */
+#ifndef DT_REWRITE_NORMAL_H
+#define DT_REWRITE_NORMAL_H
+
+#include "rewrite/facts/facts.h"
+
+/* ---- versions (versions.c) --------------------------------------------------------------------------------------- */
+
+struct rw_storage { /* a version: bytes [lo, hi) of a buffer of the program, as a scratch buffer */
+    uint32_t buffer;
+    uint64_t lo, hi;
+    char name[16];
+};
+struct rw_pointer { /* a pointer of a launch: (launch, which), in the order of rw_pointers_of */
+    uint32_t launch, which, buffer;
+    uint64_t offset;
+    bool reads, writes; /* what the launch may do through it */
+};
+struct rw_pointers {
+    struct dt_vec(struct rw_pointer) v; /* by launch */
+};
+/* Every pointer that the graph's launches are given: buffers, tensor maps, addresses in structs, ends of memsets and
+ * copies. */
+int rw_pointers_of(const struct dt_graph *g, struct rw_pointers *ret, struct dt_err *e);
+/* The graph document of `p` with scratch buffers `add` and with each pointer k at byte offset[k] of buffer[k]: a number
+ * of the program, or its nbuffer + a place in `add`. Scratch buffers that no launch has then are left out, modules are
+ * PTX. NULL: memory. */
+json_t *rw_pointers_graph(const struct dev_prog *p, const struct rw_pointers *at, const uint32_t *buffer,
+                          const uint64_t *offset, const struct rw_storage *add, uint32_t nadd);
+
+struct rw_versions {
+    struct rw_pointers at;
+    uint32_t *buffer; /* by pointer: as rw_pointers_graph wants it */
+    uint64_t *offset;
+    struct rw_storage *version;
+    uint32_t n; /* 0: there is nothing to take apart */
+};
+/* The versions of the intermediates of a posted graph. Release with rw_versions_done, in every case. */
+int rw_versions_find(const struct dev_prog *p, const struct ana_result *a, struct rw_versions *ret, struct dt_err *e);
+/* The row of legal.def: does every block of `next`, the analysis of the graph with versions, touch the bytes that it
+ * touched before, and was what is read written last by the launch that wrote it last before? False: `why` says where
+ * it is not so. */
+bool rw_versions_same(const struct ana_result *now, const struct ana_result *next, const struct rw_versions *v,
+                      struct dt_str *why);
+void rw_versions_done(struct rw_versions *v);
+
+/* ---- layout (layout.c) ------------------------------------------------------------------------------------------- */
+
+struct rw_laid {
+    struct rw_pointers at;
+    uint32_t *buffer;
+    uint64_t *offset;
+    struct rw_storage extra; /* what did not fit into the posted buffers; hi 0: all of it did */
+    uint32_t n;              /* how many scratch buffers are gone; 0: nothing was done */
+};
+/* Storage for the scratch buffers of plan `p` that are versions: bytes of posted intermediates, by `posted`, that no
+ * launch of the plan uses any more. Two of them share bytes only if all launches with one of them have ended, in the
+ * order of streams, `after` and programmatic edges, before any with the other one begins. over: by launch, as bits of
+ * nlaunch / 64 + 1 words: which have ended when it begins. Release with rw_laid_done, in every case. */
+int rw_layout_find(const struct dev_prog *p, const struct ana_result *a, const struct rw_versions *v,
+                   const uint64_t *over, struct rw_laid *ret, struct dt_err *e);
+void rw_laid_done(struct rw_laid *l);
+
+#endif
