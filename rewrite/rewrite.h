@@ -27,7 +27,7 @@ struct rw_options {
     double budget_s;    /* 0: none */
     unsigned inputs;    /* seeds to verify with, 0: 3 */
     unsigned schedules; /* block orders, 0: 8 */
-    /* thread-instructions up to which the software device runs a graph whole, 0: 10^10; above, samples of its blocks */
+    /* thread-instructions up to which the software device runs a graph whole, 0: 6 x 10^10; above, samples of blocks */
     uint64_t whole;
     const struct ana_memo *footprints; /* of the analyses that planning makes, NULL: nothing is kept */
     /* what trials found out, NULL: nothing is kept; the plan is the same with and without (gate/library.c). And

@@ -106,6 +106,11 @@ static void plan_store(struct job *j, const char *want, const struct dtd_options
         dt_log(DT_LOG_WARN, "not cached: memory was out on the way to it, and something may not have been tried");
         return;
     }
+    const char *by = json_string_value(json_object_get(json_object_get(doc, "stopped"), "by"));
+    if (by && !strcmp(by, "clock")) {
+        dt_log(DT_LOG_WARN, "not cached: the clock ended planning, which a machine at rest would not have seen");
+        return;
+    }
     const bool carried = recipe && j->w->carried; /* other hosts search for it, or have it searched for */
     json_t *facts = j->w->shared && recipe ? wrk_share_facts(j->w, doc, j->factors) : NULL;
     struct cache_out out = {facts, j->w->token};

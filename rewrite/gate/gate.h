@@ -44,6 +44,7 @@ struct rw_gate { /* what one planning knows of the posted graph, and of what was
     struct rw_sample *sample;      /* what runs of a graph that is too large; else NULL */
     struct dev_cost *sampled_cost; /* by launch of the original */
     struct dt_vec(struct rw_tried) tried;
+    unsigned orders;    /* of a trial that is accepted */
     bool from_library;  /* some trial was not run, because the library knew it */
     bool no_library;    /* the library was wrong once: it is not asked any more */
     bool lines_checked; /* line tables change no code (machine-code.c) */
@@ -94,7 +95,7 @@ struct rw_sample {
     struct ana_set *sure, *may;
     uint64_t blocks, of; /* how many run, of how many */
 };
-/* *ret NULL: the graph runs fewer than `most` thread-instructions (0: 10^10) and needs no sample. *ret_cost: of each
+/* *ret NULL: the graph runs fewer than `most` thread-instructions (0: RW_WHOLE) and needs no sample. *ret_cost: of each
  * launch, free(). */
 int rw_sample_choose(struct dev_device *d, const struct dev_prog *original, const struct ana_result *a, uint64_t most,
                      struct rw_sample **ret, struct dev_cost **ret_cost, struct dt_err *e);
@@ -105,7 +106,7 @@ struct rw_sample *rw_sample_free(struct rw_sample *s);
 
 /* ---- S and T alone (trial.c), remembered (library.c) ------------------------------------------------------------- */
 
-#define RW_TRIAL_ORDERS 2 /* shuffled block orders of a trial */
+#define RW_TRIAL_ORDERS 2 /* shuffled block orders of a trial, if the whole plan is verified in all of them */
 struct rw_trial {
     struct rw_gate *gate;
     const struct rw_edit *x;

@@ -18,8 +18,8 @@
  * values are tried together. If that fails, they are added in halves to those that are there already; a half that fails
  * is halved again. So the values that are left have run together. Values that turn nearly all of an output into NaN
  * show nothing and hide the rest. Then large values, infinities and NaNs are dropped from half of the buffers that have
- * them, those used first, and again from half of the rest. The original's work bounds the number of runs; no clock is
- * read.
+ * them, those used first, and again from half of the rest; with few runs left from all but the last sixteenth, and from
+ * all with the last one. The original's work bounds the number of runs; no clock is read.
  */
 #include "rewrite/gate/special.h"
 
@@ -28,7 +28,7 @@
 
 #define TRIES 24                       /* most runs of the original in one planning */
 #define TRY_WORK UINT64_C(20000000000) /* most thread-instructions of them all; TRIES_LEAST are always run */
-#define TRIES_LEAST 6
+#define TRIES_LEAST 4
 #define SPARSE 37 /* one element of so many gets a small value */
 #define HARD (RW_SPECIAL_LARGE | RW_SPECIAL_INFINITE | RW_SPECIAL_NAN)
 
@@ -364,7 +364,8 @@ static int thin(struct search *x, struct dt_err *e)
         uint32_t some = 0, gone = 0;
         for (uint32_t i = 0; i < s->n; i++)
             some += (s->sorts[s->buffer[i]] & HARD) != 0;
-        for (uint32_t i = 0; i < s->n && gone < (some + 1) / 2; i++)
+        uint32_t stay = s->tries > TRIES_LEAST ? some / 2 : s->tries > 1 ? some / 16 : 0;
+        for (uint32_t i = 0; i < s->n && gone < some - stay; i++)
             if (s->sorts[s->buffer[i]] & HARD) {
                 s->sorts[s->buffer[i]] &= (uint8_t)~HARD;
                 s->dropped[s->buffer[i]] = s->dropped[s->buffer[i]] ? s->dropped[s->buffer[i]] : "spreads";

@@ -446,11 +446,11 @@ int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
 {
     int r = 0;
     /* if the original races, the gate tries no orders */
-    if (t->orders >= RW_TRIAL_ORDERS || (is_all(t) && !t->gate->original.races))
+    if (t->orders >= t->gate->orders || (is_all(t) && !t->gate->original.races))
         return 0;
     if (t->known) /* its costs were, S has not run */
         r = run_before(t, e);
-    while (r == 0 && t->orders < RW_TRIAL_ORDERS)
+    while (r == 0 && t->orders < t->gate->orders)
         if ((r = run_after(t, t->orders + 1, NULL, e)) == 0)
             t->orders++;
     if (r < 0)

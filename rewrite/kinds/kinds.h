@@ -33,8 +33,12 @@ struct rw_state { /* a graph on its way to the plan */
     json_t *step;              /* that rewrite as a step of a recipe; NULL: memory, and the first state */
     enum ana_evidence evidence;
 };
-/* Up to so many thread-instructions of one pass a graph runs whole, if no option says otherwise: a pass of seconds. */
-#define RW_WHOLE UINT64_C(10000000000)
+/* Up to so many thread-instructions of one pass a graph runs whole, if no option says otherwise: a pass of some ten
+ * seconds. */
+#define RW_WHOLE UINT64_C(60000000000)
+/* Passes of the whole graph that verification may take for block orders, as thread-instructions. A graph that is too
+ * large for all of them has at least one; what was kept has passed the others alone, region by region. */
+#define RW_ORDERS_WORK UINT64_C(10000000000)
 /* Does the launch race inside? Such a launch is left alone. */
 bool rw_is_racy(const struct rw_state *s, uint32_t launch);
 

@@ -7,7 +7,7 @@
  *       for each level: build, try S and T alone (gate/trial.c), time
  *       if the fastest level is faster than the newest state by more than the noise: try more block orders, analyse the
  *       new launches, make it the newest state, and start the round over
- *   until nothing is left, or the budget is spent except for the time of the last verification.
+ *   until nothing is left, or the budget is spent except for the last verification (budget.c).
  *   Then a second look: is the whole plan faster without one of the kept rewrites (rivals.c)?
  *   At the end the newest state is verified in full against the original. While that fails, the newest state is
  *   dropped; so the state that is returned has always passed.
@@ -215,6 +215,8 @@ static int choose_build(struct rw_planner *p, struct rw_edit *x, unsigned level,
         }
         r = r < 0 || rw_measures(p) ? r : rw_state_time(p, next, &mine);
     }
+    if (r == 0)
+        rw_budget_built(p, x, next, *ret_fresh);
     return r == 1 ? 1 : choose_refused(r, "building", &mine, NULL, why, e);
 }
 
@@ -238,6 +240,7 @@ static int choose_accept(struct rw_planner *p, const struct rw_edit *x, struct r
                        : r == DT_E_GRAPH ? "stream-order"
                                          : "analysis before griddepcontrol.wait";
     r = choose_refused(rw_recover(p->dev, r, &bad), what, &bad, verified ? NULL : "the results differ", why, e);
+    rw_budget_accepted(p, x, next);
     if (r == 1)
         rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
     return r;
@@ -541,13 +544,6 @@ int rw_try(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *lau
     return r;
 }
 
-bool rw_late(struct rw_planner *p)
-{
-    if (p->deadline_us && dt_now_us() >= p->deadline_us)
-        p->budget_spent = true;
-    return p->budget_spent;
-}
-
 /* Show what is being tried: the first and the last launch of the candidate. */
 static void choose_say(const struct rw_planner *p, const struct rw_rewrite *w, const struct rw_promise *v, size_t k,
                        size_t n)
@@ -572,10 +568,11 @@ static int one_round(struct rw_planner *p, const struct rw_rewrite *w, struct dt
             continue;
         if (rw_late(p)) {
             struct dt_str why = {0};
-            dt_str_addf(&why, DT_ROW("budget") ": the time for planning was over before this %s was tried",
+            dt_str_addf(&why, DT_ROW("budget") ": it was spent before this %s was tried",
                         v->nlaunch == 2 ? "pair" : "candidate");
             r = rw_entry_record(p, w, v->launch, v->nlaunch, NULL, RW_REFUSED, &why, 0, 0, NULL, e);
             dt_str_done(&why);
+            p->untried++;
             continue;
         }
         choose_say(p, w, v, k, l.v.n);
@@ -805,10 +802,9 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
                           e);
     if ((r = rw_apart(p, e)) < 0)
         return r;
-    if (p->deadline_us) { /* the whole plan's verification comes after the tries, and is part of the time */
-        uint64_t last = rw_reference_us(p->gate.ref, inputs, schedules), now = dt_now_us();
-        p->deadline_us = p->deadline_us > now + last ? p->deadline_us - last : now;
-    }
+    unsigned whole = rw_budget_orders(p, schedules);
+    p->gate.orders = whole < schedules ? schedules : RW_TRIAL_ORDERS;
+    rw_budget_reserve(p, inputs, whole); /* it comes after the tries */
     r = p->recipe ? rw_follow(p, e) : rw_all_rounds(p, e);
     if (r == 0 && !p->recipe)
         r = rw_rivals(p, e);
@@ -820,7 +816,7 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
     if (rw_is_apart(p) && (r = gains_together(p, e)) <= 0)
         return r;
     /* what a race leaves is another thing in another order: what is new was tried in several alone */
-    if ((r = verify_final(p, inputs, p->gate.original.races ? 0 : schedules, e)) == 0 && p->state.n > 1 && !p->again &&
+    if ((r = verify_final(p, inputs, p->gate.original.races ? 0 : whole, e)) == 0 && p->state.n > 1 && !p->again &&
         rw_measures(p))
         r = measure_final(p, e);
     return r;

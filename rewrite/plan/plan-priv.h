@@ -31,15 +31,20 @@ struct rw_planner {
     struct dev_device *dev;
     const struct rw_options *opt;
     const char *signature;
-    const json_t *recipe;                 /* only what it says is tried (recipe.c); NULL: everything is */
-    struct dt_str strayed;                /* why the recipe does not lead to a plan; empty: it does */
-    uint64_t deadline_us;                 /* 0: none */
+    const json_t *recipe;  /* only what it says is tried (recipe.c); NULL: everything is */
+    struct dt_str strayed; /* why the recipe does not lead to a plan; empty: it does */
+    /* The budget (budget.c): seconds of an idle machine, and how many of them the tries took by what they ran and
+     * assembled; a wall clock, for devices whose work nobody counts, and for safety */
+    bool bounded;
+    double budget_s, given_s, work_s;
+    uint64_t deadline_us; /* 0: none */
+    unsigned tried, untried;
     struct dt_vec(struct rw_state) state; /* [0] is the original */
     struct rw_entries entry;
     struct dt_vec(struct rw_ban) ban;
     unsigned nname; /* next fN */
     unsigned verified_inputs, verified_schedules;
-    bool budget_spent;
+    bool budget_spent, hurried; /* hurried: by the clock */
     struct rw_gate gate;
     uint64_t sampled[2]; /* of the plan: blocks that ran when it was verified, of how many */
     bool again;          /* the library was wrong: plan anew without it */
@@ -85,6 +90,21 @@ int rw_state_first(struct rw_planner *p, struct rw_state *s, struct dt_err *e);
 int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state *ret, uint32_t *ret_first,
                   struct dt_err *e);
 
+/* ---- the budget (budget.c) --------------------------------------------------------------------------------------- */
+
+void rw_budget_begin(struct rw_planner *p, double seconds, uint64_t began_us); /* seconds 0: there is none */
+/* What comes after the tries, the plan's verification, is part of the budget. */
+void rw_budget_reserve(struct rw_planner *p, unsigned inputs, unsigned schedules);
+/* A candidate was built: S and T ran once, `fresh` modules were assembled. */
+void rw_budget_built(struct rw_planner *p, const struct rw_edit *x, const struct rw_state *next, unsigned fresh);
+/* It was accepted: T ran under the block orders, and the new launches were analysed. */
+void rw_budget_accepted(struct rw_planner *p, const struct rw_edit *x, const struct rw_state *next);
+bool rw_late(struct rw_planner *p); /* the budget is spent */
+/* The plan's `stopped`; *ret NULL: the budget was enough. */
+int rw_budget_json(const struct rw_planner *p, json_t **ret, struct dt_err *e);
+/* In how many block orders the plan is verified whole, of so many. */
+unsigned rw_budget_orders(const struct rw_planner *p, unsigned schedules);
+
 /* ---- normal form (normal.c) -------------------------------------------------------------------------------------- */
 
 /* Find the versions of the posted graph, and make p->apart of them if there are any. Before the reference runs. */
@@ -107,8 +127,7 @@ struct rw_way { /* how a recipe wants a candidate: at one of its kind's levels *
  * negative: error. */
 int rw_try(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t n,
            const struct rw_way *way, struct dt_str *why, struct dt_err *e);
-bool rw_late(struct rw_planner *p); /* the budget is spent */
-bool rw_fatal(int r);               /* an error that ends the planning; any other one of a candidate only refuses it */
+bool rw_fatal(int r); /* an error that ends the planning; any other one of a candidate only refuses it */
 /* Is the launch's footprint the same without the launches before it? */
 bool rw_stands_alone(const struct ana_result *a, uint32_t launch);
 /* Push *next as the newest state, made by the entry; *next is empty afterwards. */

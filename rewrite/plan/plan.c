@@ -335,7 +335,7 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
     while (!rw_measures(p) && dev_doubt(p->dev, n, &(bool){false}))
         n++;
     json_t *doc = json_object(), *ptx = rw_graph_ptx(last->prog), *mine = rw_graph_ptx(first->prog), *scratch;
-    json_t *code = NULL;
+    json_t *code = NULL, *stopped = NULL;
     bool ok = doc && ptx && mine && machine_code(p, json_object_get(ptx, "modules"), &code, e) == 0;
     ok = ok && plan_put(doc, "dovetail", json_integer(1)) &&
          plan_put(doc, "name", json_incref(json_object_get(ptx, "name"))) &&
@@ -347,6 +347,7 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
          plan_put(doc, "rewrites", rewrites(p)) && plan_put(doc, "assumes", assumes(last, d, code, e)) &&
          plan_put(doc, "verified", verified(p)) &&
          (!p->gate.original.seen || plan_put(doc, "checked", plan_checked(&p->gate.original))) &&
+         rw_budget_json(p, &stopped, e) == 0 && (!stopped || plan_put(doc, "stopped", json_incref(stopped))) &&
          dt_warnings_put(&p->gate.original.warn, doc) == 0 &&
          (!rw_measures(p) ||
           plan_put(doc, "measured",
@@ -359,6 +360,7 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
              plan_put(doc, "buffers", json_incref(json_object_get(mine, "buffers"))) &&
              (first == last || plan_put(doc, "original", original(mine, json_object_get(ptx, "modules"))));
     }
+    json_decref(stopped);
     json_decref(code);
     json_decref(ptx);
     json_decref(mine);
@@ -445,7 +447,7 @@ static int plan_one(struct dev_device *d, const struct dev_prog *prog, const str
 {
     static const struct rw_options defaults;
     /* a recipe that strays leaves some of it */
-    uint64_t deadline_us = o && o->budget_s > 0 ? dt_now_us() + (uint64_t)(o->budget_s * (recipe ? 0.5e6 : 1e6)) : 0;
+    uint64_t began_us = dt_now_us();
     unsigned measured = 0;
     struct dt_str no_versions = {0};
     double apart_us = 0;
@@ -455,12 +457,12 @@ static int plan_one(struct dev_device *d, const struct dev_prog *prog, const str
                                .signature = signature,
                                .recipe = recipe,
                                .marked = ret_recipe,
-                               .deadline_us = deadline_us,
                                .measured = measured,
                                .as_posted = as_posted,
                                .no_versions = no_versions,
                                .apart_us = apart_us};
         struct rw_state s = {.borrowed = true};
+        rw_budget_begin(&p, p.opt->budget_s * (recipe ? 0.5 : 1), began_us);
         rw_gate_init(&p.gate, d, p.opt, prog);
         p.gate.no_library = no_library;
         /* the state owns none of the three; the casts only share the struct with states that do */

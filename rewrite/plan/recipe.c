@@ -160,7 +160,7 @@ static int recipe_follow(struct rw_planner *p, const json_t *steps, struct dt_er
         }
         rw_say(p->opt, "recipe", (unsigned)k, (unsigned)n);
         const char *wrong =
-            rw_late(p) ? "half of the time for planning is over" : read_step(p, json_array_get(steps, k), nlaunch, &s);
+            rw_late(p) ? "half of the budget is spent" : read_step(p, json_array_get(steps, k), nlaunch, &s);
         int r = wrong ? 0 : rw_try(p, s.kind, s.launch, s.n, &s.way, &why, e);
         free(s.launch);
         if (r == 0)

@@ -200,7 +200,7 @@ static void test_hostile(void **state)
     refused(recipe, &o, "not allowed here");
     o = quick;
     o.budget_s = 1e-6;
-    refused(recipe, &o, "half of the time");
+    refused(recipe, &o, "half of the budget is spent");
     json_decref(recipe);
 }
 

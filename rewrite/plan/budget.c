@@ -1,0 +1,126 @@
+/* The budget of a planning is work, not time: the same graph and options give the same plan on an idle machine, on a
+ * busy one, and on another one.
+ *
+ * A second of the budget is what an idle machine of two cores does in one: RATE thread-instructions of the software
+ * device, or MODULES modules through the assembler. A candidate costs what its launches S and T have to run, what was
+ * assembled for it, and, if it is accepted, its block orders under the race detector and the analysis of what is new.
+ * It costs that also where the performance library, or an equal candidate before it, knew the result: a plan must not
+ * depend on what a machine has seen. The last verification of the whole plan is taken off first. What comes before the
+ * search (compiling, the analysis, the reference runs) is not counted: it has to be done for any plan.
+ *
+ * Where the budget ends, the plan is the best so far, and says `stopped`: what was not tried, and which budget would
+ * have done. A clock is there for safety alone: at PATIENCE times the budget the search ends by it, the plan says so,
+ * and is not kept. On a real device nobody counts instructions; there the clock is the budget.
+ *
+ * The same measure decides how many block orders the whole plan is verified in: all that are asked for, up to
+ * RW_ORDERS_WORK thread-instructions, and one at least. What the whole has not, each kept rewrite has had alone.
+ */
+#include "rewrite/plan/plan-priv.h"
+
+#include <math.h>
+
+#define RATE 4e9
+#define MODULES 12
+#define RACES 2     /* so many times as long under the race detector */
+#define PATIENCE 5  /* the clock's times the budget */
+#define LEAST 20    /* seconds that the clock gives any budget */
+#define LAUNCH 2e-5 /* seconds of an analysis for each launch of the graph: the maps of what is new */
+
+static uint64_t instructions(const struct dev_cost *cost, uint32_t first, uint32_t n)
+{
+    uint64_t all = 0;
+    for (uint32_t k = first; cost && k < first + n; k++)
+        all += cost[k].known ? cost[k].instructions : 0;
+    return all;
+}
+
+static uint64_t of_graph(const struct rw_planner *p)
+{
+    const struct rw_state *s = &p->state.p[0];
+    return instructions(s->cost, 0, s->graph->nlaunch);
+}
+
+/* Thread-instructions of one pass of the sample, where the graph is too large to run whole. */
+static double sampled(const struct rw_planner *p)
+{
+    const struct rw_sample *s = p->gate.sample;
+    return s && s->of ? (double)of_graph(p) * (double)s->blocks / (double)s->of : 0;
+}
+
+void rw_budget_begin(struct rw_planner *p, double seconds, uint64_t began_us)
+{
+    bool soft = dev_info(p->dev)->soft;
+    double clock = !soft ? seconds : seconds * PATIENCE > LEAST ? seconds * PATIENCE : LEAST;
+    if (!(seconds > 0))
+        return;
+    p->bounded = true;
+    p->budget_s = p->given_s = seconds;
+    p->deadline_us = began_us + (uint64_t)(clock * 1e6);
+}
+
+void rw_budget_reserve(struct rw_planner *p, unsigned inputs, unsigned schedules)
+{
+    if (!p->bounded)
+        return;
+    if (dev_info(p->dev)->soft) {
+        double pass = p->gate.sample ? sampled(p) : (double)of_graph(p);
+        p->budget_s -= pass * (inputs + RACES * schedules) / RATE;
+        return;
+    }
+    uint64_t last = rw_reference_us(p->gate.ref, inputs, schedules), now = dt_now_us();
+    p->deadline_us = p->deadline_us > now + last ? p->deadline_us - last : now;
+}
+
+void rw_budget_built(struct rw_planner *p, const struct rw_edit *x, const struct rw_state *next, unsigned fresh)
+{
+    double work = (double)fresh / MODULES;
+    uint32_t n = (uint32_t)x->part.n;
+    for (uint32_t k = 0; k < x->nlaunch && !p->gate.sample; k++)
+        work += (double)instructions(x->now->cost, x->launch[k], 1) / RATE;
+    for (uint32_t k = 0; next->from && k < next->graph->nlaunch && n && !p->gate.sample; k++)
+        work += next->from[k] == UINT32_MAX ? (double)instructions(next->cost, k, 1) / RATE : 0;
+    p->work_s += work + sampled(p) / RATE;
+    p->tried++;
+}
+
+void rw_budget_accepted(struct rw_planner *p, const struct rw_edit *x, const struct rw_state *next)
+{
+    double work = LAUNCH * next->graph->nlaunch;
+    for (uint32_t k = 0; next->from && k < next->graph->nlaunch && !p->gate.sample; k++)
+        work +=
+            next->from[k] == UINT32_MAX ? (double)instructions(next->cost, k, 1) * RACES * p->gate.orders / RATE : 0;
+    (void)x;
+    p->work_s += work;
+}
+
+bool rw_late(struct rw_planner *p)
+{
+    if (p->bounded && dev_info(p->dev)->soft && p->work_s >= p->budget_s)
+        p->budget_spent = true;
+    if (p->deadline_us && !p->budget_spent && dt_now_us() >= p->deadline_us) {
+        p->budget_spent = true;
+        p->hurried = dev_info(p->dev)->soft;
+    }
+    return p->budget_spent;
+}
+
+int rw_budget_json(const struct rw_planner *p, json_t **ret, struct dt_err *e)
+{
+    /* What was tried tells what the rest takes; what is kept of it makes new candidates, and a second look comes after
+     * them: as much again */
+    double each = p->tried ? p->work_s / p->tried : 1,
+           rest = p->given_s - p->budget_s + 2 * (p->work_s + each * p->untried);
+    *ret = NULL;
+    if (!p->budget_spent)
+        return 0;
+    *ret = json_pack("{s:s,s:f,s:i,s:f}", "by", p->hurried ? "clock" : "budget", "budget_s", p->given_s, "not_tried",
+                     (int)p->untried, "would_do_s", ceil(rest));
+    return *ret ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+}
+
+unsigned rw_budget_orders(const struct rw_planner *p, unsigned schedules)
+{
+    uint64_t pass = p->gate.sample ? (uint64_t)sampled(p) : of_graph(p);
+    unsigned most = pass ? (unsigned)(RW_ORDERS_WORK / pass) : schedules;
+    return most >= schedules || !schedules ? schedules : most ? most : 1;
+}
