@@ -9,6 +9,8 @@
  * cluster's ranks one each.) Nothing else is asked: blocks of one launch are independent (`self-conflict` and
  * `ordered-access` of legal.def), and were free to run at once.
  *
+ * The fused block has whole warps, unless all bodies have equally many threads: then it has as many.
+ *
  * The fused block gets more threads than its largest body if a phase can use them and nothing is pushed out: all fused
  * blocks of an SM together have at most THREADS threads, so that a thread may have 64 registers. If ptxas wants more
  * registers, or the phases that then count threads find no barrier number, the block is as large as its largest body
@@ -40,10 +42,13 @@ void rw_abreast(struct rw_cand *c)
 {
     uint32_t least = 0, sms = c->facts.dev->sms ? c->facts.dev->sms : 1,
              room = THREADS / ((c->lists.n + sms - 1) / sms + !c->lists.n), t;
-    for (uint32_t s = 0; s < c->facts.nbody; s++)
+    bool equal = true;
+    for (uint32_t s = 0; s < c->facts.nbody; s++) {
         if (c->facts.body[s].threads > least)
             least = c->facts.body[s].threads;
-    least = t = (least + 31) / 32 * 32;
+        equal = equal && c->facts.body[s].threads == c->facts.body[0].threads;
+    }
+    least = t = equal ? least : (least + 31) / 32 * 32;
     for (uint32_t s = 0; s < c->facts.nbody && !c->beside && !c->narrow; s++) {
         uint32_t own = c->facts.body[s].threads, most = c->lists.list[s].max;
         if (!may(&c->facts.body[s]) || own > room)

@@ -135,9 +135,13 @@ bool rw_legal_barrier_numbers(const struct rw_cand *c, struct dt_str *why)
     return true;
 }
 
+/* Bodies with equally many threads fill the fused block like their own, so nothing is counted and no lane is new. */
 bool rw_legal_thread_counts(const struct rw_cand *c, struct dt_str *why)
 {
-    for (uint32_t s = 0; s < c->facts.nbody; s++) {
+    bool equal = true;
+    for (uint32_t s = 1; s < c->facts.nbody; s++)
+        equal = equal && c->facts.body[s].threads == c->facts.body[0].threads;
+    for (uint32_t s = 0; s < c->facts.nbody && !equal; s++) {
         const struct rw_body *b = &c->facts.body[s];
         if (b->threads % 32 && (b->barriers || b->convergent)) {
             dt_str_addf(why, DT_LAUNCH " has %u threads, not whole warps, and %s", b->step->launch->name, b->threads,

@@ -167,6 +167,16 @@ extern "C" __global__ void ring(const float *x, float *y) /* blocks of 64 in clu
     asm volatile("barrier.cluster.arrive.aligned;\n\tbarrier.cluster.wait.aligned;" ::: "memory");
     y[blockIdx.x * 64 + t] = v + rank;
 }
+extern "C" __global__ void oddrows(const float *x, float *y, int cols) /* a row a block of 48 threads: one and a half warps */
+{
+    __shared__ float s[48];
+    float v = 0.f;
+    for (int k = threadIdx.x; k < cols; k += 48) v += x[blockIdx.x * cols + k];
+    s[threadIdx.x] = v;
+    __syncthreads();
+    for (int k = 0; k < 48; k++) v += s[k];
+    for (int k = threadIdx.x; k < cols; k += 48) y[blockIdx.x * cols + k] = x[blockIdx.x * cols + k] - 0.01f * v;
+}
 extern "C" __global__ void top(const float *x, float *y, int m) /* the first rows alone */
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -298,6 +308,8 @@ class Maker:
             if rng.random() < 0.5:
                 self.unread.add(out)
             return self.value(out, rows, cols)
+        elif kind == "oddrows":
+            self.launch(kind, [rows, 1, 1], [48, 1, 1], 0, src, out, cols)
         elif kind == "colsum":
             self.launch(kind, [up(cols, block), 1, 1], [block, 1, 1], 0, src, out, rows, cols)
             return self.value(out, 1, cols)
@@ -319,7 +331,7 @@ class Maker:
 
 
 SAME = ["ring", "unary", "gelu", "vec4", "inplace", "bias2d", "bias4", "unrolled", "tiles", "rowsum", "warprows",
-        "flip"]
+        "flip", "oddrows"]
 ANY = SAME + ["gemm", "turn", "halve", "binary", "copy", "memset", "top", "add4"]
 
 
