@@ -37,18 +37,6 @@ def copy(name, count, source=lambda i: i):
     return elementwise(name, count, [("float", "T_out"), ("float", "x")], lambda i: f"x[{source(i)}]")
 
 
-def split_heads(i, heads, rows, width):
-    """Flat index of [heads][rows][width] -> flat index of [rows][heads * width]."""
-    return (f"(((({i} % {rows * width}) / {width}) * {heads * width}) + (({i} / {rows * width}) * {width})) + "
-            f"({i} % {width})")
-
-
-def merge_heads(i, heads, rows, width):
-    """Flat index of [rows][heads * width] -> flat index of [heads][rows][width]."""
-    return (f"((({i} % {heads * width}) / {width}) * {rows * width}) + (({i} / {heads * width}) * {width}) + "
-            f"({i} % {width})")
-
-
 def row_fold(name, rows, width, start, fold):
     """A reduction by rows, a thread a row, that keeps its partial result in global memory. `fold(old, new)`."""
     row = "((((int)blockIdx.x) * 256) + ((int)threadIdx.x))"
@@ -148,3 +136,52 @@ def matmul(name, batch, m, n, k, threads, registers, depth, across=False, bounds
         body += f"  if ({' && '.join(guards)}) {{\n    {store}\n  }}\n" if guards else f"  {store}\n"
     params = [("float", "T_out"), ("float", "x"), ("float", "w")]
     return entry(name, params, body, (-(-n // tn), -(-m // tm), batch), (tx, ty, 1), bounds)
+
+
+def convolution(name, cin, cout, side, window):
+    """out[o][r][c] = sum over i, a, b of x[i][r + a][c + b] * w[o][i][a][b], zeros around the image. A block has 32
+    channels of one line; its threads, a half of the line, 8 times: 4 channels and 2 places each. Channels of the input
+    come in by 8; what lies outside of the image is told by a guard on the index, as an inlined padding is."""
+    half, depth, edge = side // 2, 8, window // 2
+    line, taps, threads = side + 2 * edge, window * window, side // 2 * 8
+    if side % 2 or cin % depth or cout % 32:
+        raise ValueError(name)
+    flat0 = f"((((int)threadIdx.y) * {half}) + ((int)threadIdx.x))"
+    body = (f"  float compute[8];\n  __shared__ float pad_temp_shared[{depth * window * line}];\n"
+            f"  __shared__ float kernel_shared[{32 * depth * taps}];\n"
+            "  for (int ff_init = 0; ff_init < 8; ++ff_init) {\n    compute[ff_init] = 0.000000e+00f;\n  }\n"
+            f"  for (int rc_outer = 0; rc_outer < {cin // depth}; ++rc_outer) {{\n    __syncthreads();\n")
+    for at in range(0, depth * window * line, threads):
+        flat = f"({flat0} + {at})" if at else flat0
+        y = f"((((int)blockIdx.y) + (({flat} % {window * line}) / {line})) - {edge})"
+        x = f"(({flat} % {line}) - {edge})"
+        channel = f"((rc_outer * {depth}) + ({flat} / {window * line}))"
+        value = f"x[((({channel} * {side * side}) + ({y} * {side})) + {x})]"
+        if edge:
+            inside = " && ".join(f"(0 <= {v}) && ({v} < {side})" for v in (y, x))
+            value = f"(({inside}) ? {value} : 0.000000e+00f)"
+        move = f"pad_temp_shared[{flat}] = {value};"
+        guard = f"if ({flat} < {depth * window * line}) " if at + threads > depth * window * line else ""
+        body += f"    {guard}{{\n      {move}\n    }}\n"
+    for at in range(0, 32 * depth * taps, threads):
+        flat = f"({flat0} + {at})" if at else flat0
+        row = f"((((int)blockIdx.z) * 32) + ({flat} / {depth * taps}))"
+        move = (f"kernel_shared[{flat}] = w[((({row} * {cin * taps}) + (rc_outer * {depth * taps})) + "
+                f"({flat} % {depth * taps}))];")
+        guard = f"if ({flat} < {32 * depth * taps}) " if at + threads > 32 * depth * taps else ""
+        body += f"    {guard}{{\n      {move}\n    }}\n"
+    body += f"    __syncthreads();\n    for (int rc_inner = 0; rc_inner < {depth}; ++rc_inner) {{\n"
+    for tap in range(taps):
+        for at in range(8):
+            place = (f"((((rc_inner * {window * line}) + {tap // window * line}) + ((int)threadIdx.x)) + "
+                     f"{tap % window + at % 2 * half})")
+            weight = f"((((((int)threadIdx.y) * 4) + {at // 2}) * {depth * taps}) + ((rc_inner * {taps}) + {tap}))"
+            body += (f"      compute[({at})] = (compute[({at})] + "
+                     f"(pad_temp_shared[{place}] * kernel_shared[{weight}]));\n")
+    body += "    }\n  }\n"
+    for at in range(8):
+        channel = f"((((int)blockIdx.z) * 32) + ((((int)threadIdx.y) * 4) + {at // 2}))"
+        body += (f"  T_out[((({channel} * {side * side}) + (((int)blockIdx.y) * {side})) + "
+                 f"(((int)threadIdx.x) + {at % 2 * half}))] = compute[({at})];\n")
+    params = [("float", "T_out"), ("float", "x"), ("float", "w")]
+    return entry(name, params, body, (1, side, cout // 32), (half, 8, 1))
