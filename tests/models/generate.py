@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Writes a model of real size as a graph: DIR/graph.json and its kernels, DIR/MODEL.cu. README.md says which there are.
+Prints its name and its layers.
 
 usage: generate.py bert|gpt2|resnet [--layers N] [--small] -o DIR
 """
@@ -29,6 +30,7 @@ def main():
     with open(f"{o.out}/graph.json", "w", encoding="utf-8") as f:
         json.dump(model.document(f"{o.model}.cu"), f, indent=1)
         f.write("\n")
+    print(model.name, o.layers or layers)
 
 
 if __name__ == "__main__":
