@@ -58,7 +58,8 @@ def row(tool, model, graph, spec, options):
     a, b = plan["baseline"], plan["optimized"]
     ranges = {"baseline_range_us": a.get("range_us"), "plan_range_us": b.get("range_us"),
               "gain_range": plan.get("gain_range")}
-    return {"graph": model, "device": spec, "method": b["method"], "baseline_us": a["time_us"], "plan_us": b["time_us"],
+    return {"graph": model, "device": spec, "method": b["method"],
+            "baseline_us": a["time_us"], "plan_us": b["time_us"],
             **{k: v for k, v in ranges.items() if v}, "launches": a["launches"], "plan_launches": b["launches"],
             "bitwise": plan["verified"]["bitwise"], "planning_s": round(wall, 3), "planning_cpu_s": round(cpu, 3),
             "peak_bytes": peak, "verdicts": verdicts(plan)}
