@@ -75,8 +75,8 @@ def main():
     tool = os.path.join(o.build, "client/dovetail")
     options = ["--budget", o.budget] if o.budget else []
     plans = []
-    print(f"{'model':10} {'device':10} {'launches':>12} {'a layer':>13} {'baseline us':>12} {'plan us':>10} {'gain':>6} "
-          f"{'range':>13} {'wall':>8} {'CPU':>8} {'peak':>8}  method")
+    print(f"{'model':10} {'device':10} {'launches':>12} {'a layer':>13} {'baseline us':>12} {'plan us':>10} "
+          f"{'gain':>6} {'range':>13} {'wall':>8} {'CPU':>8} {'peak':>8}  method")
     for model in o.model:
         with tempfile.TemporaryDirectory() as tmp:
             made = subprocess.run([sys.executable, f"{ROOT}/tests/models/generate.py", model, "-o", tmp]
