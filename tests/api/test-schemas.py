@@ -89,7 +89,11 @@ SAMPLES = {
               "done": 1, "of": 2},
     "results": {"date": "2026-12-01", "commit": "abc", "host": {"cpu": "c", "cores": 2}, "gpu": None,
                 "plans": [{"graph": "ffn", "method": "measured:cupti", "baseline_us": 41.2, "plan_us": 27.9,
-                           "torch_us": 33.0, "bitwise": True}],
+                           "torch_us": 33.0, "bitwise": True},
+                          {"graph": "bert-12", "method": "modeled:h200", "baseline_us": 9065.7, "plan_us": 8000.1,
+                           "launches": 408, "plan_launches": 300, "layers": 12, "planning_s": 400.5,
+                           "planning_cpu_s": 700.1, "peak_bytes": 500000000, "bitwise": True,
+                           "verdicts": {"refused": {"block-fusion order": 12}, "kept": {"block-fusion": 3}}}],
                 "maps": [{"graph": "ffn", "device": "soft", "analysis_us": 900, "plain_run_us": 15000}],
                 "model": [{"name": "gemm0", "measured_us": 10.1, "modeled_us": 9.2}],
                 "figures": [{"name": "softgpu.gemm.ginstr_per_s_core", "value": 2.4, "runs": 5, "min": 2.2,
@@ -143,7 +147,7 @@ WRONG = [
     ("job", "/problem", {"code": "io"}),
     ("event", "/event", "ping"), ("event", "/seq", 0), ("event", "/stage", GONE), ("event", "/extra", 1),
     ("results", "/plans/0/method", "fast"), ("results", "/date", "today"), ("results", "/host/cores", 0),
-    ("results", "/figures/0/value", "1"),
+    ("results", "/plans/1/peak_bytes", "much"), ("results", "/figures/0/value", "1"),
     ("cache", "/entries", -1), ("cache", "/trials/rows", -1), ("cache", "/by_want/plan/extra", 1),
 ]
 

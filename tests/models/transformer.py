@@ -1,0 +1,197 @@
+"""BERT and GPT-2: who computes what from what, in which tile. reference.c computes the same by the textbook.
+
+Tensors are flat: [tokens][hidden], by heads [heads][tokens][head] or, for V, [heads][head][tokens]. `l0_wq` is a buffer
+of layer 0; the seeds of a layer's weights follow each other, from a hundred and on.
+"""
+import emit
+from model import Model, Tensor
+
+EPSILON = "1.000000e-05f"
+ERF = """__device__ __noinline__ float erf_scaled(float x) {
+  return erff(x * 7.071068e-01f);
+}
+"""
+TANH = """__device__ __noinline__ float gelu_tanh(float x) {
+  return ((5.000000e-01f * x) * (1.000000e+00f + tanhf((7.978846e-01f * (x + (4.471500e-02f * ((x * x) * x)))))));
+}
+"""
+MASKED = """__device__ __noinline__ float masked_score(float x, int seen) {
+  return ((seen != 0) ? x : -__int_as_float(0x7f800000));
+}
+"""
+
+
+def floats(*names):
+    return [("float", n) for n in names]
+
+
+class Transformer(Model):
+    def __init__(self, name, small):
+        super().__init__(name)
+        self.tokens, self.heads, self.head = (32, 3, 64) if small else (128, 12, 64)
+        self.hidden = self.heads * self.head
+        self.ffn, self.flat, self.squares = 4 * self.hidden, self.tokens * self.hidden, self.heads * self.tokens ** 2
+        self.x = self.buffer("x", "input", self.flat, span=(-1, 1), seed=1)
+        self.out = self.buffer("out", "output", self.flat)
+
+    def bias(self, layer, what, count, seed):
+        return self.buffer(f"l{layer}_{what}", "weight", count, span=(-0.2, 0.2), seed=seed)
+
+    def elementwise(self, name, count, params, ins, value, out=None):
+        """A launch that computes `count` elements, each from its own index."""
+        return self.launch(emit.elementwise(name, count, [("float", "T_out"), *params], value),
+                           [out or Tensor(count)], ins)
+
+    def dense(self, x, weight, n, k, seed):
+        """[tokens][k] -> [tokens][n]: blocks of 48 threads, or of 200, whose tiles do not divide the columns."""
+        name, out = f"fused_nn_dense_{n}_{k}_kernel0", Tensor(self.tokens * n)
+        w = self.buffer(weight, "weight", n * k, span=(-0.05, 0.05), seed=seed)
+        if n > self.hidden:
+            kernel = emit.matmul(name, 1, self.tokens, n, k, (25, 8), (4, 4), 16, across=True)
+        else:
+            kernel = emit.matmul(name, 1, self.tokens, n, k, (12, 4), (8, 4), 12, across=True, bounds=True)
+        return self.launch(kernel, [out], [x, w])
+
+    def by_heads(self, i, width=None, first=0, across=False):
+        """Element i of [heads][tokens][head], or `across` of [heads][head][tokens], of x [tokens][width] from column
+        `first` and on, plus its bias."""
+        plane = self.tokens * self.head
+        row = f"({i} % {self.tokens})" if across else f"(({i} % {plane}) / {self.head})"
+        inner = f"(({i} % {plane}) / {self.tokens})" if across else f"({i} % {self.head})"
+        column = f"((({i} / {plane}) * {self.head}) + {inner})"
+        column = f"({column} + {first})" if first else column
+        return f"(x[(({row} * {width or self.hidden}) + {column})] + bias[{column}])"
+
+    def softmax(self, x):
+        """Four launches: greatest, exp, sum, divide."""
+        rows, width = self.heads * self.tokens, self.tokens
+        top = self.launch(emit.row_fold("fused_nn_softmax_kernel0", rows, width, "-3.402823e+38f",
+                                        lambda a, b: f"max({a}, {b})"), [Tensor(rows)], [x])
+        powers = self.elementwise("fused_nn_softmax_kernel1", self.squares, floats("x", "row"), [x, top],
+                                  lambda i: f"expf((x[{i}] - row[({i} / {width})]))")
+        total = self.launch(emit.row_fold("fused_nn_softmax_kernel2", rows, width, "0.000000e+00f",
+                                          lambda a, b: f"({a} + {b})"), [Tensor(rows)], [powers])
+        return self.elementwise("fused_nn_softmax_kernel3", self.squares, floats("x", "row"), [powers, total],
+                                lambda i: f"(x[{i}] / row[({i} / {width})])")
+
+    def attend(self, q, k, seen, params, ins):
+        """Probabilities of attention: scores, -inf for those that are not `seen(i)`, softmax, a copy."""
+        kernel = emit.matmul("fused_nn_batch_matmul_kernel0", self.heads, self.tokens, self.tokens, self.head,
+                             (16, 8), (4, 4), 16)
+        s = self.launch(kernel, [Tensor(self.squares)], [q, k])
+        self.function(MASKED)
+        s = self.elementwise("fused_reshape_cast_broadcast_where_kernel0", self.squares, [("float", "x"), *params],
+                             [s, *ins], lambda i: f"masked_score(x[{i}], {seen(i)})")
+        return self.launch(emit.copy("fused_reshape_1_kernel0", self.squares), [Tensor(self.squares)],
+                           [self.softmax(s)])
+
+    def context(self, p, v):
+        """Blocks of 48 threads and 12 rows, which do not divide the tokens; then [tokens][hidden] again."""
+        width, plane = self.heads * self.head, self.tokens * self.head
+        kernel = emit.matmul("fused_nn_batch_matmul_1_kernel0", self.heads, self.tokens, self.head, self.tokens,
+                             (16, 3), (4, 4), 16)
+        apart = self.launch(kernel, [Tensor(self.flat)], [p, v])
+        kernel = emit.copy("fused_reshape_transpose_copy_reshape_kernel0", self.flat, lambda i: (
+            f"((((({i} % {width}) / {self.head}) * {plane}) + (({i} / {width}) * {self.head})) + ({i} % {self.head}))"))
+        return self.launch(kernel, [Tensor(self.flat)], [apart])
+
+    def add_residual(self, x, bias, residual, out=None):
+        return self.elementwise("fused_reshape_add_add_kernel0", self.flat, floats("x", "bias", "residual"),
+                                [x, bias, residual],
+                                lambda i: f"((x[{i}] + bias[({i} % {self.hidden})]) + residual[{i}])", out)
+
+    def layer_norm(self, x, layer, which, seed, out=None):
+        """Six launches: sums, mean, sums of squares, variance, the normal form, a copy in another shape."""
+        gamma = self.buffer(f"l{layer}_g{which}", "weight", self.hidden, span=(0.5, 1.5), seed=seed)
+        beta = self.bias(layer, f"b{which}", self.hidden, seed + 1)
+        rows, width = self.tokens, self.hidden
+
+        def mean_of(sums):
+            return self.elementwise("fused_mean_kernel1", rows, floats("x"), [sums],
+                                    lambda i: f"(x[{i}] * {1 / width:.6e}f)")
+
+        mean = mean_of(self.launch(emit.row_sum("fused_mean_kernel0", rows, width, [], lambda i, row: f"x[{i}]"),
+                                   [Tensor(rows)], [x]))
+        kernel = emit.row_sum("fused_variance_kernel0", rows, width, floats("mean"),
+                              lambda i, row: f"((x[{i}] - mean[{row}]) * (x[{i}] - mean[{row}]))")
+        variance = mean_of(self.launch(kernel, [Tensor(rows)], [x, mean]))
+        normal = self.elementwise(
+            "fused_subtract_add_sqrt_divide_multiply_add_kernel0", self.flat,
+            floats("x", "mean", "variance", "gamma", "beta"), [x, mean, variance, gamma, beta],
+            lambda i: f"((((x[{i}] - mean[({i} / {width})]) / sqrtf((variance[({i} / {width})] + {EPSILON}))) * "
+                      f"gamma[({i} % {width})]) + beta[({i} % {width})])")
+        return self.launch(emit.copy("fused_reshape_kernel0", self.flat), [out or Tensor(self.flat)], [normal])
+
+    def feed_forward(self, x, residual, layer, seed, activation, out=None):
+        """Two dense layers; the bias and the `activation` (name, function, value) between them as a launch each."""
+        name, function, value = activation
+        wide = self.tokens * self.ffn
+        f = self.dense(x, f"l{layer}_w1", self.ffn, self.hidden, seed)
+        f = self.elementwise("fused_reshape_add_kernel0", wide, floats("x", "bias"),
+                             [f, self.bias(layer, "c1", self.ffn, seed + 1)],
+                             lambda i: f"(x[{i}] + bias[({i} % {self.ffn})])")
+        self.function(function)
+        f = self.elementwise(name, wide, floats("x"), [f], value)
+        y = self.dense(f, f"l{layer}_w2", self.hidden, self.ffn, seed + 2)
+        return self.add_residual(y, self.bias(layer, "c2", self.hidden, seed + 3), residual, out)
+
+    def bert_layer(self, layer, x, mask, out):
+        """34 launches."""
+        base = 100 * (layer + 1)
+
+        def projected(letter, seed, name, value):
+            y = self.dense(x, f"l{layer}_w{letter}", self.hidden, self.hidden, base + seed)
+            return self.elementwise(name, self.flat, floats("x", "bias"),
+                                    [y, self.bias(layer, f"b{letter}", self.hidden, base + seed + 1)], value)
+
+        q = projected("q", 1, "fused_reshape_add_reshape_transpose_divide_reshape_kernel0",
+                      lambda i: f"({self.by_heads(i)} * 1.250000e-01f)")
+        k = projected("k", 3, "fused_reshape_add_reshape_transpose_reshape_kernel0", self.by_heads)
+        p = self.attend(q, k, lambda i: f"((int)mask[({i} % {self.tokens})])", [("signed char", "mask")], [mask])
+        v = projected("v", 5, "fused_reshape_add_reshape_transpose_transpose_kernel0",
+                      lambda i: self.by_heads(i, across=True))
+        o = self.dense(self.context(p, v), f"l{layer}_wo", self.hidden, self.hidden, base + 7)
+        h = self.add_residual(o, self.bias(layer, "bo", self.hidden, base + 8), x)
+        h = self.layer_norm(h, layer, 1, base + 9)
+        y = self.feed_forward(h, h, layer, base + 11, (
+            "fused_multiply_erf_multiply_add_multiply_reshape_kernel0", ERF,
+            lambda i: f"(x[{i}] * ((erf_scaled(x[{i}]) * 5.000000e-01f) + 5.000000e-01f))"))
+        return self.layer_norm(y, layer, 2, base + 15, out)
+
+    def gpt2_layer(self, layer, x, out):
+        """32 launches: the norm comes first, Q, K and V from one product, and no token sees a later one."""
+        base, wide = 100 * (layer + 1), 3 * self.hidden
+        n = self.layer_norm(x, layer, 1, base + 1)
+        qkv = self.dense(n, f"l{layer}_wqkv", wide, self.hidden, base + 3)
+        bias = self.bias(layer, "bqkv", wide, base + 4)
+
+        def part(name, value):
+            return self.elementwise(f"fused_split_add_reshape_{name}_kernel0", self.flat, floats("x", "bias"),
+                                    [qkv, bias], value)
+
+        q = part("transpose_divide", lambda i: f"({self.by_heads(i, wide)} * 1.250000e-01f)")
+        k = part("transpose", lambda i: self.by_heads(i, wide, self.hidden))
+        v = part("transpose_transpose", lambda i: self.by_heads(i, wide, 2 * self.hidden, across=True))
+        p = self.attend(q, k, lambda i: f"((int)(({i} % {self.tokens}) <= (({i} / {self.tokens}) % {self.tokens})))",
+                        [], [])
+        o = self.dense(self.context(p, v), f"l{layer}_wo", self.hidden, self.hidden, base + 5)
+        h = self.add_residual(o, self.bias(layer, "bo", self.hidden, base + 6), x)
+        return self.feed_forward(self.layer_norm(h, layer, 2, base + 7), h, layer, base + 9, (
+            "fused_power_multiply_add_tanh_multiply_kernel0", TANH, lambda i: f"gelu_tanh(x[{i}])"), out)
+
+
+def bert(layers, small):
+    model = Transformer(f"bert-{layers}", small)
+    mask = model.buffer("mask", "input", model.tokens, "i8", span=(0, 8), seed=2)
+    x = model.x
+    for layer in range(layers):
+        x = model.bert_layer(layer, x, mask, model.out if layer == layers - 1 else None)
+    return model
+
+
+def gpt2(layers, small):
+    model = Transformer(f"gpt2-{layers}", small)
+    x = model.x
+    for layer in range(layers):
+        x = model.gpt2_layer(layer, x, model.out if layer == layers - 1 else None)
+    return model
