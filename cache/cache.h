@@ -226,8 +226,8 @@ int cache_times(struct cache *c, const struct cache_due *d, bool former, struct 
  * stay. */
 int cache_night_put(struct cache *c, const char *service, int64_t id, const char *body, int64_t *ret_id,
                     struct dt_err *e);
-/* The newest of a service: 1 found, 0 there is none. */
-int cache_night_get(struct cache *c, const char *service, json_t **ret, struct dt_err *e);
+/* The newest of a service, and its number: 1 found, 0 there is none. */
+int cache_night_get(struct cache *c, const char *service, json_t **ret, int64_t *ret_id, struct dt_err *e);
 
 /* ---- recipes, owners (recipe.c) ---------------------------------------------------------------------------------- */
 /* Of a plan with canonical names: its modules and launches. */
