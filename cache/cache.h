@@ -95,8 +95,8 @@ json_t *cache_stats(struct cache *c);
  * cache_row_…: what they would count or remove is left as it is, and damage is a miss. Used by one thread at a time;
  * closed by cache_close. Not for a store in memory. */
 int cache_reader(const struct cache *of, struct cache **ret, struct dt_err *e);
-/* A number that differs from the last one after anybody else committed to the store, or changed the file. Only numbers
- * of one reader compare. 0: not known, nothing may be concluded. */
+/* A number that differs from the last one after anybody else committed to the store, or changed the file. Two readers
+ * of a process have no number in common. 0: not known, nothing may be concluded. */
 uint64_t cache_reader_version(struct cache *reader);
 /* The row of `entry` that the last successful cache_get, cache_find or cache_put of this connection read or wrote: its
  * number (0 after cache_put) and its generation, which is its checksum. */
