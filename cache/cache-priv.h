@@ -70,6 +70,8 @@ void cache_db_settings(struct cache *c); /* of the connection, after it is open:
 bool cache_db_damaged(int rc);
 /* After damage was met in use: move the file aside (unless another process did) and open a new one. */
 int cache_db_replace(struct cache *c, struct dt_err *e);
+/* False: the document of an entry says that it is of another signature. */
+bool cache_document_of(const json_t *doc, const char *want, const char *signature);
 /* DT_E_CACHE with SQLite's words. */
 int cache_unreadable(struct cache *c, struct dt_err *e);
 int cache_unwritable(struct cache *c, struct dt_err *e);

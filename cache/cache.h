@@ -83,6 +83,10 @@ int cache_digest_put(struct cache *c, const char *digest, const char *arch, cons
                      struct dt_err *e);
 /* The graph document that was kept under a digest, as posted. 1 found (new reference), 0 not. */
 int cache_graph_get(struct cache *c, const char *digest, json_t **ret, struct dt_err *e);
+/* What was found is right as a row, and of another graph: it is set aside and counted as damaged, instead of being a
+ * miss for ever. The entry of the last cache_get or cache_find of this connection; the graph under a digest. */
+void cache_unfit(struct cache *c, const char *want);
+void cache_graph_unfit(struct cache *c, const char *digest);
 /* The newest document under a signature (for GET /v1/plans/SIGNATURE); device NULL: any. 1 found, 0 not. */
 int cache_find(struct cache *c, const char *want, const char *signature, const char *device, json_t **ret,
                struct dt_err *e);

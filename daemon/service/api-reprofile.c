@@ -22,6 +22,7 @@
 #include "daemon/service/journal.h"
 #include "daemon/service/night.h"
 #include "daemon/service/service.h"
+#include "daemon/shared/shared.h"
 
 #define LIMIT_MAX 10000
 #define BUDGET_MAX 604800
@@ -90,7 +91,7 @@ static void reprofile_work(struct dtd_async *a)
         if (p->rc < 0)
             break;
         uv_mutex_lock(&a->s->cache_lock);
-        int r = cache_graph_get(a->s->cache, json_string_value(v), &graph, NULL);
+        int r = dtd_graph_get(a->s->cache, json_string_value(v), &graph, NULL);
         uv_mutex_unlock(&a->s->cache_lock);
         if (r == 1)
             p->rc = api_reprofile_one(p, graph);

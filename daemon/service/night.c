@@ -30,6 +30,7 @@
 #include "cache/cache.h"
 #include "daemon/service/share.h"
 #include "daemon/service/travel.h"
+#include "daemon/shared/shared.h"
 
 #define EVERY_MS 20
 #define GPU_BUSY_MS 60000
@@ -148,7 +149,7 @@ static void night_read(struct dtd_async *a)
     struct dt_str s = {0};
     const struct cache_due due = night_due(r->n);
     uv_mutex_lock(&a->s->cache_lock);
-    int found = r->n->theirs ? 0 : cache_graph_get(a->s->cache, r->n->item.graph, &graph, NULL);
+    int found = r->n->theirs ? 0 : dtd_graph_get(a->s->cache, r->n->item.graph, &graph, NULL);
     cache_times(a->s->cache, &due, true, &r->former);
     uv_mutex_unlock(&a->s->cache_lock);
     if (r->n->theirs && dtd_travel_right(r->n->theirs, r->n->item.graph))

@@ -1,5 +1,6 @@
 """The night: what has no plan of this device and toolchain is planned while the service is idle."""
 import json
+import re
 import signal
 import sqlite3
 import time
@@ -127,15 +128,8 @@ class Night(harness.ServiceCase):
         # a graph that cannot be planned any more: said, and not tried again in this night
         self.rows("DELETE FROM entry WHERE toolchain = 'older'")
         self.make_old("toolchain", "older")
-        ((digest, body),) = self.rows("SELECT digest, body FROM graph WHERE digest IN (SELECT digest FROM known WHERE "
-                                      f"signature = '{signature}')")
-        broken = body.replace(".version", ".vershun")
-        self.assertNotEqual(broken, body)
-        db = sqlite3.connect(self.s.dir + "/cache.db", timeout=60)
-        db.execute("UPDATE graph SET body = ?, sha256 = ? WHERE digest = ?",
-                   (broken, harness.row_sum([digest, broken]), digest))
-        db.commit()
-        db.close()
+        broken = json.loads(json.dumps(g).replace(".version", ".vershun"))
+        self.stand_in(self.s, self.rows(f"SELECT digest FROM known WHERE signature = '{signature}'")[0][0], broken)
         self.begin()
         doc = self.until_over()
         self.assertEqual((doc["state"], doc["outcomes"]["failed"]), ("done", 1))
@@ -182,16 +176,32 @@ class Night(harness.ServiceCase):
         db.close()
         return digests
 
-    def put_graph(self, s, digest, body=None):
-        """What a stored graph is, and another one in its place."""
+    def stand_in(self, s, was, graph):
+        """What has the signature of the graph of this digest is another one, which cannot be planned. Returns what
+        undoes it."""
+        r = s.post(graph)
+        self.assertEqual(r.status, 202)
+        digest = re.findall(r"queued job=%s .*digest=(\S+)" % r.json()["id"], s.read_log())[0]
+        s.http("DELETE", f"/v1/jobs/{r.json()['id']}")
         db = sqlite3.connect(s.dir + "/cache.db", timeout=60)
-        (was,) = db.execute("SELECT body FROM graph WHERE digest = ?", (digest,)).fetchone()
-        if body:
-            db.execute("UPDATE graph SET body = ?, sha256 = ? WHERE digest = ?",
-                       (body, harness.row_sum([digest, body]), digest))
+        arch, signature = db.execute("SELECT arch, signature FROM known WHERE digest = ?", (was,)).fetchone()
+        body = json.dumps(graph)
+
+        def known(old, new):
+            db.execute("UPDATE known SET digest = ?, sha256 = ? WHERE digest = ?",
+                       (new, harness.row_sum([new, arch, signature]), old))
             db.commit()
+        db.execute("INSERT OR REPLACE INTO graph (digest, body, sha256, created) VALUES (?, ?, ?, 1)",
+                   (digest, body, harness.row_sum([digest, body])))
+        known(was, digest)
         db.close()
-        return was
+
+        def undo():
+            nonlocal db
+            db = sqlite3.connect(s.dir + "/cache.db", timeout=60)
+            known(digest, was)
+            db.close()
+        return undo
 
     def test_goes_on(self):
         """A service that is killed, or restarted, in the middle of a night goes on with it: in the same report, without
@@ -201,7 +211,7 @@ class Night(harness.ServiceCase):
             self.assertEqual(s.http("GET", "/v1/reprofile/report").status, 404)
             digests = self.due(s, *(harness.chain(n, factor=5.0) for n in (1, 2, 3, 4)))
             # the second one is never done, so that it is always in the middle
-            body = self.put_graph(s, digests[1], json.dumps(harness.endless()))
+            undo = self.stand_in(s, digests[1], harness.endless())
             s.http("POST", "/v1/reprofile", '{"stale": true, "budget_s": 600}')
             s.until("/healthz", lambda _: len(self.stored(s).get("graphs", [])) == 1, 10)
             before = s.http("GET", "/v1/reprofile/report").json()
@@ -217,7 +227,7 @@ class Night(harness.ServiceCase):
             # the last one has failed meanwhile; and the second one can be done now
             failed = {**before["graphs"][0], "graph": digests[3], "outcome": "failed", "failure": "x"}
             self.stored(s, lambda doc: doc["graphs"].append(failed))
-            self.put_graph(s, digests[1], body)
+            undo()
             s.start(s.process.args)
             doc = s.until("/v1/reprofile/report", lambda doc: doc["state"] == "done", 60)
             self.assertEqual((doc["due"], doc["begun"], doc["resumed"], doc["budget_s"]), (4, before["begun"], 4, 600))
