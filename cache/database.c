@@ -11,8 +11,8 @@
  *
  * A file that is no database, and a damaged one, is renamed to PATH.bad (PATH.bad.2 …: nothing is ever overwritten or
  * deleted), with its -wal and -shm, under a lock on PATH.lock. Another program's database is left alone. A process that
- * finds another file at PATH than the one it had open, or none, opens what is there now: it looks once a second, and at
- * once when this process itself moved the file.
+ * finds another file at PATH than the one it had open, or none, opens what is there now: it looks before each statement
+ * that begins a transaction.
  *
  * A log beside the file that nobody has open yet says that the last process did not close it. SQLite recovers from
  * that by itself; that it did is checked in the background (keeper.c).
