@@ -108,13 +108,14 @@ static _Thread_local struct {
     size_t n, used;
     bool starved; /* an allocation has failed since reading began */
 } spare;
+static _Thread_local bool lacking; /* one has failed since the last text, or dt_json_fresh() */
 
 static void *json_memory(size_t n)
 {
     void *p = dt_malloc(n);
     if (p)
         return p;
-    spare.starved = true;
+    spare.starved = lacking = true;
     if (!spare.p || n < 32 || (n & (n - 1)) || n > spare.n - spare.used)
         return NULL;
     p = spare.p + spare.used;
@@ -171,6 +172,7 @@ static size_t next_piece(void *buffer, size_t room, void *user)
 static int load(const char *text, size_t len, json_t **ret, json_error_t *j)
 {
     struct source s = {text, text + len};
+    const bool before = lacking; /* who reads is told */
     size_t size = 64, longest = longest_token(text, len);
     while (size < longest + PIECE)
         size *= 2;
@@ -184,14 +186,22 @@ static int load(const char *text, size_t len, json_t **ret, json_error_t *j)
         json_decref(doc);
     free(spare.p);
     spare.p = NULL;
+    lacking = before;
     if (r == 0)
         *ret = doc;
     return r;
 }
 
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+void dt_json_fresh(void)
+{
+    pthread_once(&once, use_memory);
+    lacking = false;
+}
+
 int dt_json_load(const char *text, size_t len, json_t **ret, struct dt_err *e)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     json_error_t j;
     if (len > DT_JSON_MAX)
         return dt_err_set(e, DT_E_TOO_LARGE, "the document has %zu bytes; the limit is %u", len, DT_JSON_MAX);
@@ -222,7 +232,8 @@ static int dump_piece(const char *p, size_t n, void *user)
 char *dt_json_dumps(const json_t *o, size_t flags)
 {
     struct dt_str s = {0};
-    if (json_dump_callback(o, dump_piece, &s, flags))
+    if (json_dump_callback(o, dump_piece, &s, flags) || lacking)
         s.failed = true; /* a piece that failed stays so, whether jansson says it or not */
+    lacking = false;
     return dt_str_take(&s);
 }

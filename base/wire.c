@@ -82,9 +82,11 @@ int dt_wire_read(int fd, char *ret_type, uint32_t *ret_number, char **ret, size_
 
 char *dt_problem_json(const struct dt_err *e)
 {
+    dt_json_fresh();
     json_t *o = json_pack("{s:s, s:s, s:i, s:s, s:s}", "type", "about:blank", "title", dt_err_text(e->num), "status",
                           dt_err_http(e->num), "code", dt_err_code(e->num), "detail",
                           e->detail ? e->detail : dt_err_text(e->num));
+    dt_json_fresh();
     if (!o) /* a detail that is not UTF-8 */
         o = json_pack("{s:s, s:s, s:i, s:s}", "type", "about:blank", "title", dt_err_text(e->num), "status",
                       dt_err_http(e->num), "code", dt_err_code(e->num));

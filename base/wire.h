@@ -10,8 +10,9 @@
  *   'Q'   request    {"verb": …, "options": {…}} and what the verb takes (daemon/worker/request.c has the verbs):
  *                    "graph": {…}; "signature": …; or for `cache` "op": … with its members (dtd_cache_op)
  *   'P'   answer     {"stage": "compile", "message": "…", "done": 3, "of": 12}          progress
- *   'B'   beat       {"failed_writes": 0, "damaged": 0}: a sign of life, at any time, with number 0; only of workers
- *                    that were started with --beat
+ *   'B'   beat       {"failed_writes": 0, "damaged": 0, "request": 7}: a sign of life, at any time, with number 0; and
+ *                    the number of the request that it is at, 0: it waits for one. Only of workers that were started
+ *                    with --beat
  *   'R'   answer     {"cache": "hit|miss", "signature": "sha256:…", "digest": "sha256:…", "document": {…}}
  *   'S'   question   {"op": "find|claim", "signature": …, "device": …, "toolchain": …, "policy": …, "not": digest}
  *                    what does the cluster have under this key? Only for requests with the option `shared`; one at a

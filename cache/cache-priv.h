@@ -46,7 +46,7 @@ struct cache {
     sqlite3_stmt *version;         /* PRAGMA data_version */
     struct timespec changed, when; /* the file; the connection was opened (monotonic) */
     off_t bytes;
-    uint32_t opened;             /* how often */
+    uint32_t opened;             /* which of all openings in this process */
     const _Atomic uint32_t *log; /* the head of the index of the log, in shared memory; NULL: not used */
     uint32_t log_seen[24];       /* it, before `told` was read */
     uint64_t told;               /* the last version, 0: none */
@@ -56,7 +56,7 @@ struct cache {
     bool jobs;                   /* cache_jobs_settings */
     bool keeps;                  /* it is the keeper's own */
     unsigned seen;               /* state->replaced */
-    uint64_t look_us, retry_us;  /* when to look at the path, or to try to open it, again */
+    uint64_t retry_us;           /* when to try to open it again */
 };
 
 /* Open or create at c->path, bring the schema up to date. A file that is no database, or damaged, is moved aside;
@@ -70,6 +70,8 @@ void cache_db_settings(struct cache *c); /* of the connection, after it is open:
 bool cache_db_damaged(int rc);
 /* After damage was met in use: move the file aside (unless another process did) and open a new one. */
 int cache_db_replace(struct cache *c, struct dt_err *e);
+/* False: the document of an entry says that it is of another signature. */
+bool cache_document_of(const json_t *doc, const char *want, const char *signature);
 /* DT_E_CACHE with SQLite's words. */
 int cache_unreadable(struct cache *c, struct dt_err *e);
 int cache_unwritable(struct cache *c, struct dt_err *e);

@@ -83,6 +83,10 @@ int cache_digest_put(struct cache *c, const char *digest, const char *arch, cons
                      struct dt_err *e);
 /* The graph document that was kept under a digest, as posted. 1 found (new reference), 0 not. */
 int cache_graph_get(struct cache *c, const char *digest, json_t **ret, struct dt_err *e);
+/* What was found is right as a row, and of another graph: it is set aside and counted as damaged, instead of being a
+ * miss for ever. The entry of the last cache_get or cache_find of this connection; the graph under a digest. */
+void cache_unfit(struct cache *c, const char *want);
+void cache_graph_unfit(struct cache *c, const char *digest);
 /* The newest document under a signature (for GET /v1/plans/SIGNATURE); device NULL: any. 1 found, 0 not. */
 int cache_find(struct cache *c, const char *want, const char *signature, const char *device, json_t **ret,
                struct dt_err *e);
@@ -95,8 +99,8 @@ json_t *cache_stats(struct cache *c);
  * cache_row_…: what they would count or remove is left as it is, and damage is a miss. Used by one thread at a time;
  * closed by cache_close. Not for a store in memory. */
 int cache_reader(const struct cache *of, struct cache **ret, struct dt_err *e);
-/* A number that differs from the last one after anybody else committed to the store, or changed the file. Only numbers
- * of one reader compare. 0: not known, nothing may be concluded. */
+/* A number that differs from the last one after anybody else committed to the store, or changed the file. Two readers
+ * of a process have no number in common. 0: not known, nothing may be concluded. */
 uint64_t cache_reader_version(struct cache *reader);
 /* The row of `entry` that the last successful cache_get, cache_find or cache_put of this connection read or wrote: its
  * number (0 after cache_put) and its generation, which is its checksum. */
@@ -226,8 +230,8 @@ int cache_times(struct cache *c, const struct cache_due *d, bool former, struct 
  * stay. */
 int cache_night_put(struct cache *c, const char *service, int64_t id, const char *body, int64_t *ret_id,
                     struct dt_err *e);
-/* The newest of a service: 1 found, 0 there is none. */
-int cache_night_get(struct cache *c, const char *service, json_t **ret, struct dt_err *e);
+/* The newest of a service, and its number: 1 found, 0 there is none. */
+int cache_night_get(struct cache *c, const char *service, json_t **ret, int64_t *ret_id, struct dt_err *e);
 
 /* ---- recipes, owners (recipe.c) ---------------------------------------------------------------------------------- */
 /* Of a plan with canonical names: its modules and launches. */

@@ -11,8 +11,8 @@
  *
  * A file that is no database, and a damaged one, is renamed to PATH.bad (PATH.bad.2 …: nothing is ever overwritten or
  * deleted), with its -wal and -shm, under a lock on PATH.lock. Another program's database is left alone. A process that
- * finds another file at PATH than the one it had open, or none, opens what is there now: it looks once a second, and at
- * once when this process itself moved the file.
+ * finds another file at PATH than the one it had open, or none, opens what is there now: it looks before each statement
+ * that begins a transaction.
  *
  * A log beside the file that nobody has open yet says that the last process did not close it. SQLite recovers from
  * that by itself; that it did is checked in the background (keeper.c).
@@ -31,7 +31,6 @@
 #include "cache-priv.h"
 #include "migrations.h"
 
-#define LOOK_US 1000000
 #define NMIGRATION (sizeof schema_migrations / sizeof *schema_migrations)
 
 static int db_error(struct cache *c, const char *what, struct dt_err *e)
@@ -354,7 +353,6 @@ static int open_ours(struct cache *c, struct dt_err *e)
         c->state->opened = true;
         pthread_mutex_unlock(&c->state->lock);
     }
-    c->look_us = dt_now_us() + LOOK_US;
     c->retry_us = dt_now_us() + CACHE_RETRY_S * UINT64_C(1000000);
     cache_state_opened(c, r == 0 ? NULL : why.detail ? why.detail : dt_err_text(r));
     if (e)
@@ -431,18 +429,15 @@ bool cache_db_ready(struct cache *c)
         return c->db;
     uint64_t now = dt_now_us();
     bool idle = c->db && sqlite3_get_autocommit(c->db) && !sqlite3_next_stmt(c->db, NULL);
-    if (idle && (now >= c->look_us || replaced(c))) {
-        c->look_us = now + LOOK_US;
-        if (!same_file(c)) {
-            if (c->keeps)
-                moved_by_others(c);
-            cache_db_close(c);
-            cache_db_open(c, NULL);
-        } else if (replaced(c)) { /* by a file that could not be moved after all */
-            pthread_mutex_lock(&c->state->lock);
-            c->seen = c->state->replaced;
-            pthread_mutex_unlock(&c->state->lock);
-        }
+    if (idle && !same_file(c)) {
+        if (c->keeps)
+            moved_by_others(c);
+        cache_db_close(c);
+        cache_db_open(c, NULL);
+    } else if (idle && replaced(c)) { /* by a file that could not be moved after all */
+        pthread_mutex_lock(&c->state->lock);
+        c->seen = c->state->replaced;
+        pthread_mutex_unlock(&c->state->lock);
     }
     if (!c->db && c->hold && now >= c->retry_us)
         cache_db_open(c, NULL);

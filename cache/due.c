@@ -111,17 +111,29 @@ int cache_night_put(struct cache *c, const char *service, int64_t id, const char
     return 0;
 }
 
+struct stored_night {
+    json_t *doc;
+    int64_t id;
+};
+
 static int take_night(sqlite3_stmt *s, void *user)
 {
+    struct stored_night *n = user;
     const char *text[] = {cache_column(s, 0), cache_column(s, 1), cache_column(s, 2)};
     int r = cache_row_check(text, 2);
-    return r == 1 && dt_json_load(text[1], strlen(text[1]), user, NULL) < 0 ? 0 : r;
+    n->id = sqlite3_column_int64(s, 3);
+    return r == 1 && dt_json_load(text[1], strlen(text[1]), &n->doc, NULL) < 0 ? 0 : r;
 }
 
-int cache_night_get(struct cache *c, const char *service, json_t **ret, struct dt_err *e)
+int cache_night_get(struct cache *c, const char *service, json_t **ret, int64_t *ret_id, struct dt_err *e)
 {
+    struct stored_night n = {0};
     *ret = NULL;
-    int r = cache_one(c, "SELECT service, body, sha256 FROM night WHERE service = ?1 ORDER BY id DESC LIMIT 1",
-                      &service, 1, take_night, ret, e);
-    return r == CACHE_UNSOUND ? 0 : r;
+    int r = cache_one(c, "SELECT service, body, sha256, id FROM night WHERE service = ?1 ORDER BY id DESC LIMIT 1",
+                      &service, 1, take_night, &n, e);
+    if (r != 1)
+        return r == CACHE_UNSOUND ? 0 : r;
+    *ret = n.doc;
+    *ret_id = n.id;
+    return 1;
 }

@@ -110,8 +110,8 @@ int cache_check_rows(struct cache *c, json_t *damaged, json_int_t *ret_rows, str
             int ok = cache_row_check(text, n - 1);
             if (ok == 1 && checks[k].body) {
                 int bad = dt_json_load(text[checks[k].at], strlen(text[checks[k].at]), &o, NULL);
+                ok = bad == DT_E_NOMEM ? bad : bad == 0 && (k || cache_document_of(o, text[0], text[1]));
                 json_decref(o);
-                ok = bad == DT_E_NOMEM ? bad : bad == 0;
             }
             if (ok < 0 || (!ok && sqlite3_errcode(c->db) == SQLITE_NOMEM)) {
                 sqlite3_finalize(s);

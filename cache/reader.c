@@ -28,6 +28,8 @@
 #define LOG_PAGE 32768 /* bytes of the log's index that SQLite maps at once */
 #define LOG_WORDS 24   /* of the head of the log's index: two copies of 48 bytes */
 
+static atomic_uint readers_opened; /* of the process: no two connections have a number in common */
+
 static void reader_shut(struct cache *c)
 {
     sqlite3_finalize(c->version);
@@ -64,7 +66,7 @@ static int reader_open(struct cache *c, const struct stat *st, struct dt_err *e)
     c->ino = st->st_ino;
     c->changed = st->st_mtim;
     c->bytes = st->st_size;
-    c->opened++;
+    c->opened = atomic_fetch_add(&readers_opened, 1) + 1;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &c->when);
     if (rc == SQLITE_OK)
         return 0;

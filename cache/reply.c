@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "cache-priv.h"
@@ -264,10 +263,6 @@ static int hits_write(struct cache *c, const struct cache_hits *h, int64_t max_b
 
 int cache_hits_put(struct cache *c, const struct cache_hits *h, int64_t max_bytes, struct dt_err *e)
 {
-    struct stat st;
-    bool moved = stat(c->path, &st) < 0 || st.st_dev != c->dev || st.st_ino != c->ino;
-    if (c->db && moved)
-        c->look_us = 0;
     if (!cache_db_ready(c) && (c->hold || cache_db_replace(c, e) < 0))
         return c->hold ? cache_unwritable(c, e) : DT_E_CACHE;
     sqlite3_busy_timeout(c->db, 0);

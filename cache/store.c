@@ -1,8 +1,9 @@
 /* Documents by key; graphs and signatures by digest.
  *
  * Every call is a transaction of its own. Writers of several processes wait for each other, up to five seconds. A row
- * carries the SHA-256 of all its columns, key included (row.c). A row that does not match, or whose body is no JSON, is
- * deleted and is a miss. When SQLite finds the file itself damaged, the file is moved aside, a new one begins, and the
+ * carries the SHA-256 of all its columns, key included (row.c). A row that does not match, whose body is no JSON, or
+ * whose document names another signature, is set aside and is a miss; so is one that a caller finds to be of another
+ * graph. When SQLite finds the file itself damaged, the file is moved aside, a new one begins, and the
  * call goes on as a miss. Counting hits is best effort: a busy or read-only file never turns a hit into an error.
  *
  * Not here: what a document means, names (rename.c), when to evict (entries.c).
@@ -135,6 +136,12 @@ static void store_last(struct cache *c, sqlite3_int64 id, const char *sum)
     snprintf(c->last_sum, sizeof c->last_sum, "%s", sum);
 }
 
+bool cache_document_of(const json_t *doc, const char *want, const char *signature)
+{
+    const char *says = dt_json_text(doc, "signature");
+    return (strcmp(want, "plan") && strcmp(want, "analysis")) || !dt_sha256_ok(says) || !strcmp(says, signature);
+}
+
 static int take_document(sqlite3_stmt *s, void *user)
 {
     struct document *d = user;
@@ -146,6 +153,11 @@ static int take_document(sqlite3_stmt *s, void *user)
     int bad = r == 1 ? dt_json_load(text[6], strlen(text[6]), &d->doc, NULL) : 0;
     if (bad < 0)
         r = bad == DT_E_NOMEM ? bad : 0;
+    if (r == 1 && !cache_document_of(d->doc, text[0], text[1])) {
+        json_decref(d->doc);
+        d->doc = NULL;
+        r = 0;
+    }
     if (r == 1) {
         json_object_del(d->doc, "recipe");
         json_object_del(d->doc, "carried");
@@ -189,6 +201,21 @@ int cache_get(struct cache *c, const struct cache_key *k, json_t **ret, struct d
     if (r >= 0 && !c->reader)
         store_count(c, k->want, r ? "hits" : "misses");
     return r;
+}
+
+void cache_unfit(struct cache *c, const char *want)
+{
+    if (c->reader || !c->last_id)
+        return;
+    store_count(c, want, "damaged");
+    drop_entry(c, c->last_id);
+    store_last(c, 0, "");
+}
+
+void cache_graph_unfit(struct cache *c, const char *digest)
+{
+    if (!c->reader)
+        cache_row_aside(c, "graph", "digest = ?1", &digest, 1);
 }
 
 int cache_find(struct cache *c, const char *want, const char *signature, const char *device, json_t **ret,

@@ -149,7 +149,7 @@ static void kept_work(struct dtd_async *a)
     k->rc = dtd_options_from_json(&opt, json_object_get(k->head, "options"), NULL);
     uv_mutex_lock(&a->s->cache_lock);
     if (k->rc >= 0)
-        k->rc = cache_graph_get(a->s->cache, k->digest, &graph, NULL);
+        k->rc = dtd_graph_get(a->s->cache, k->digest, &graph, NULL);
     uv_mutex_unlock(&a->s->cache_lock);
     dt_free_ char *body = k->rc == 1 ? dt_json_dumps(graph, JSON_COMPACT) : NULL;
     if (body && dt_graph_parse(body, strlen(body), &g, NULL) >= 0) {

@@ -22,6 +22,7 @@
 #include "daemon/service/journal.h"
 #include "daemon/service/night.h"
 #include "daemon/service/service.h"
+#include "daemon/shared/shared.h"
 
 #define LIMIT_MAX 10000
 #define BUDGET_MAX 604800
@@ -90,7 +91,7 @@ static void reprofile_work(struct dtd_async *a)
         if (p->rc < 0)
             break;
         uv_mutex_lock(&a->s->cache_lock);
-        int r = cache_graph_get(a->s->cache, json_string_value(v), &graph, NULL);
+        int r = dtd_graph_get(a->s->cache, json_string_value(v), &graph, NULL);
         uv_mutex_unlock(&a->s->cache_lock);
         if (r == 1)
             p->rc = api_reprofile_one(p, graph);
@@ -101,7 +102,7 @@ static void reprofile_work(struct dtd_async *a)
 
 static void reprofile_night(struct reprofile *p)
 {
-    struct dtd_night_work w = {.uid = p->uid, .due = p->list};
+    struct dtd_night_work w = {.uid = p->uid, .all = p->all, .due = p->list};
     w.shares = !p->a.s->cfg.share_uid;
     snprintf(w.options, sizeof w.options, "%s", p->options);
     snprintf(w.device, sizeof w.device, "%s", p->device);
@@ -204,6 +205,14 @@ static int api_reprofile_read_body(struct reprofile *p, const struct dtd_req *r,
     return rc;
 }
 
+void dtd_reprofile_options(const struct dtd_service *s, unsigned uid, char *ret, size_t n)
+{
+    if (s->cfg.share_uid)
+        snprintf(ret, n, "{\"apart\":%u}", uid);
+    else
+        snprintf(ret, n, "%s", s->share ? "{\"shared\":true}" : "{}");
+}
+
 void api_reprofile(struct dtd_service *s, struct dtd_req *r)
 {
     if (dtd_closed(s, r))
@@ -223,10 +232,7 @@ void api_reprofile(struct dtd_service *s, struct dtd_req *r)
     p->limit = p->limit ? p->limit : 100;
     p->uid = dtd_peer_uid(r);
     p->all = dtd_peer_admin(s, r) && !s->cfg.share_uid;
-    if (s->cfg.share_uid)
-        snprintf(p->options, sizeof p->options, "{\"apart\":%u}", p->uid);
-    else
-        snprintf(p->options, sizeof p->options, "%s", s->share ? "{\"shared\":true}" : "{}");
+    dtd_reprofile_options(s, p->uid, p->options, sizeof p->options);
     snprintf(p->device, sizeof p->device, "%s", s->cfg.device);
     snprintf(p->arch, sizeof p->arch, "%s", d->arch);
     snprintf(p->key, sizeof p->key, "%s", d->key);

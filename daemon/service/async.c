@@ -3,6 +3,7 @@
  * then sees req == NULL and only cleans up. The bytes of a body that the work has taken count for its user until
  * `release`.
  */
+#include "base/json.h"
 #include "daemon/service/service.h"
 
 #define LARGE (2u << 20) /* dtd_req.weight of a body that goes to the lane */
@@ -16,6 +17,7 @@ static void gone(struct dtd_req *r)
 static void work(uv_work_t *h)
 {
     struct dtd_async *a = h->data;
+    dt_json_fresh();
     a->work(a);
 }
 
@@ -27,6 +29,7 @@ void dtd_async_end(struct dtd_async *a)
         a->req->state = NULL;
     }
     a->s->jobs.trace = a->req ? dtd_req_trace(a->req) : NULL; /* of the jobs that it makes */
+    dt_json_fresh();
     a->after(a);
     a->s->jobs.trace = NULL;
     a->release(a);

@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 
 #include "base/alloc.h"
+#include "base/json.h"
 #include "daemon/service/service.h"
 
 #define THREADS 2
@@ -75,6 +76,7 @@ static void lane_thread(void *arg)
         if (a) {
             l->running[seat] = a;
             uv_mutex_unlock(&l->lock);
+            dt_json_fresh();
             a->work(a);
             uv_mutex_lock(&l->lock);
             l->running[seat] = NULL;

@@ -275,6 +275,7 @@ static void on_ready(struct dtd_service *s, struct dt_err *why)
         stop(dt_err_exit(e.num));
     } else {
         dtd_journal_resume(s->journal);
+        dtd_night_resume(s);
         dtd_pool_kick(s->pool);
         s->ready = true;
         dtd_manager_ready("answering");

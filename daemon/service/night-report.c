@@ -1,6 +1,8 @@
 /* What came of a night: a row for each graph, sums, and how it ended. It is kept in the store while the night goes on,
- * at most every SAVE_MS, and at its end, so that a service that is killed leaves what it had done; such a night reads
- * as "interrupted" afterwards. The document is night.schema.json (docs/CONTRACT.md §6).
+ * a second after what is new in it (a long one less often), and at its end, so that a service that is killed leaves
+ * what it had done. The next one goes on with it (night-resume.c); where it cannot, the night reads as "interrupted".
+ * The document is night.schema.json (docs/CONTRACT.md §6), with two members that nobody is shown: `uid`, who began it,
+ * and `work`, what else the night needs to go on.
  *
  * A plan is held against what was used for the graph on this device until now: its former plan, if there is one, else
  * the posted launches. Times are those that planning found, measured or modelled as the device is.
@@ -17,8 +19,9 @@
 #include "daemon/service/night.h"
 #include "daemon/shared/shared.h"
 
-#define SAVE_MS 30000
-#define SAME 0.001 /* less of a difference is none */
+#define SAVE_MS 1000    /* between two savings */
+#define SAVE_PER_MS 100 /* and a millisecond more for so many bytes */
+#define SAME 0.001      /* less of a difference is none */
 
 struct dtd_night_figures dtd_night_figures;
 const char *const dtd_night_outcomes[DTD_NIGHT_OUTCOMES] = {"faster", "slower", "unchanged", "failed"};
@@ -28,9 +31,8 @@ static struct {
     struct dtd_service *s;
     json_t *doc; /* NULL: no night yet, or there was no memory */
     int64_t id;  /* in the store; 0: not yet */
-    uint64_t begun_ns, saved_ms;
-    bool saving, again;
-    unsigned uid;
+    uint64_t saved_ms, pause_ms;
+    bool saving, again, unsaved;
 } report;
 
 struct save {
@@ -83,7 +85,8 @@ static void report_save(bool now)
 {
     struct dtd_service *s = report.s;
     uint64_t ms = uv_now(s->loop);
-    if (!report.doc || (!now && ms - report.saved_ms < SAVE_MS))
+    report.unsaved = true;
+    if (!report.doc || (!now && ms - report.saved_ms < report.pause_ms))
         return;
     report.again = report.saving;
     if (report.saving)
@@ -97,6 +100,8 @@ static void report_save(bool now)
     v->id = report.id;
     v->work.data = v;
     report.saved_ms = ms;
+    report.pause_ms = SAVE_MS + strlen(v->text) / SAVE_PER_MS;
+    report.unsaved = false;
     report.saving = uv_queue_work(s->loop, &v->work, save_work, save_after) == 0;
     if (!report.saving) {
         free(v->text);
@@ -106,25 +111,52 @@ static void report_save(bool now)
 
 /* ---- what happens ------------------------------------------------------------------------------------------------ */
 
+static json_t *new_report(const struct dtd_night_work *w, double budget_s, bool queue)
+{
+    return json_pack(
+        "{s:s, s:o, s:n, s:s, s:s, s:f, s:b, s:I, s:{s:i, s:i, s:i, s:i}, s:i, s:i, s:f, s:f, s:f, s:[], s:I, "
+        "s:{s:b, s:b}}",
+        "state", "running", "begun", now_text(), "ended", "device", w->key, "toolchain", w->toolchain, "budget_s",
+        budget_s, "queue", queue, "due", (json_int_t)json_array_size(w->due), "outcomes", dtd_night_outcomes[0], 0,
+        dtd_night_outcomes[1], 0, dtd_night_outcomes[2], 0, dtd_night_outcomes[3], 0, dtd_night_counts[0], 0,
+        dtd_night_counts[1], 0, "seconds", 0.0, "before_us", 0.0, "after_us", 0.0, "graphs", "uid", (json_int_t)w->uid,
+        "work", "all", w->all, "opened", 0);
+}
+
+/* The report of a service that is no more goes on. */
+static json_t *old_report(json_t *doc, bool queue)
+{
+    json_int_t resumed = json_integer_value(json_object_get(doc, "resumed"));
+    json_object_set_new(doc, "state", json_string("running"));
+    json_object_set_new(doc, "ended", json_null());
+    json_object_set_new(doc, "queue", json_boolean(queue || json_is_true(json_object_get(doc, "queue"))));
+    json_object_set_new(doc, "resumed", json_integer(resumed + 1));
+    return json_incref(doc);
+}
+
 void dtd_night_report_begin(struct dtd_service *s, const struct dtd_night_work *w, double budget_s, bool queue)
 {
     json_decref(report.doc);
     report.s = s;
-    report.id = 0;
-    report.uid = w->uid;
-    report.begun_ns = uv_hrtime();
-    report.doc = json_pack(
-        "{s:s, s:o, s:n, s:s, s:s, s:f, s:b, s:I, s:{s:i, s:i, s:i, s:i}, s:i, s:i, s:f, s:f, s:f, s:[]}", "state",
-        "running", "begun", now_text(), "ended", "device", w->key, "toolchain", w->toolchain, "budget_s", budget_s,
-        "queue", queue, "due", (json_int_t)json_array_size(w->due), "outcomes", dtd_night_outcomes[0], 0,
-        dtd_night_outcomes[1], 0, dtd_night_outcomes[2], 0, dtd_night_outcomes[3], 0, dtd_night_counts[0], 0,
-        dtd_night_counts[1], 0, "seconds", 0.0, "before_us", 0.0, "after_us", 0.0, "graphs");
-    json_object_set_new(report.doc, "uid", json_integer((json_int_t)w->uid));
+    report.id = w->former_id;
+    report.doc = w->former ? old_report(w->former, queue) : new_report(w, budget_s, queue);
     dtd_night_figures.under_way = true;
     dtd_night_figures.nights++;
-    dt_log(DT_LOG_INFO, "night: %zu graphs are due%s", json_array_size(w->due),
-           queue ? ", and go into the cluster's queue" : "");
+    dt_log(DT_LOG_INFO, "night: %s%zu graphs are due%s", w->former ? "it goes on after a restart; " : "",
+           json_array_size(w->due), queue ? ", and go into the cluster's queue" : "");
     report_save(true);
+}
+
+void dtd_night_report_opened(void)
+{
+    json_object_set_new(json_object_get(report.doc, "work"), "opened", json_true());
+    report_save(true);
+}
+
+void dtd_night_report_turn(void)
+{
+    if (report.unsaved)
+        report_save(false);
 }
 
 static void add(json_t *o, const char *name, double by)
@@ -179,6 +211,7 @@ void dtd_night_report_count(enum dtd_night_count what)
 {
     dtd_night_figures.count[what]++;
     add(report.doc, dtd_night_counts[what], 1);
+    report_save(false);
 }
 
 void dtd_night_report_end(const char *state)
@@ -216,7 +249,8 @@ static void ask_work(struct dtd_async *a)
     struct ask *q = (struct ask *)a;
     if (!q->doc) {
         uv_mutex_lock(&a->s->cache_lock);
-        cache_night_get(a->s->cache, a->s->cfg.socket, &q->doc, NULL);
+        int64_t id;
+        cache_night_get(a->s->cache, a->s->cfg.socket, &q->doc, &id, NULL);
         uv_mutex_unlock(&a->s->cache_lock);
         if (!strcmp(dt_json_text(q->doc, "state"), "running")) /* of a service that is no more */
             json_object_set_new(q->doc, "state", json_string("interrupted"));
@@ -227,6 +261,7 @@ static void ask_work(struct dtd_async *a)
         return;
     }
     json_object_del(q->doc, "uid");
+    json_object_del(q->doc, "work");
     q->text = q->html ? dtd_night_html(q->doc) : dt_json_dumps(q->doc, JSON_COMPACT);
     if (!q->text)
         dt_err_set(&q->err, DT_E_NOMEM, "out of memory");

@@ -13,7 +13,8 @@
  *
  * With `reprofile_window` nothing begins before the window opens, and the night ends when it closes.
  *
- * The state is not stored, but the report is: a service that restarts asks the store again when the next night begins.
+ * Of the state only the report is stored: a service that restarts asks the store again what is due, and goes on with it
+ * (night-resume.c).
  */
 #include "daemon/service/night.h"
 
@@ -29,6 +30,7 @@
 #include "cache/cache.h"
 #include "daemon/service/share.h"
 #include "daemon/service/travel.h"
+#include "daemon/shared/shared.h"
 
 #define EVERY_MS 20
 #define GPU_BUSY_MS 60000
@@ -109,7 +111,8 @@ static void night_cancel(struct night *n, struct dtd_job *j, const char *why)
     *n->job = 0;
     dtd_pool_cancel(n->s->pool, j);
     dtd_job_cancel(&n->s->jobs, j, why);
-    dtd_pool_kick(n->s->pool);
+    if (!n->s->draining)
+        dtd_pool_kick(n->s->pool);
     night_give(n, DTD_GIVEN_BACK, NULL);
 }
 
@@ -117,7 +120,7 @@ static void night_cancel(struct night *n, struct dtd_job *j, const char *why)
 static void night_end(struct night *n, const char *state)
 {
     struct dtd_job *j = night_job(n);
-    if (j && j->posts <= 1 && !n->s->draining)
+    if (j && j->posts <= 1)
         night_cancel(n, j, "the night is over, and planning again ends");
     else
         night_give(n, DTD_GIVEN_BACK, NULL);
@@ -146,7 +149,7 @@ static void night_read(struct dtd_async *a)
     struct dt_str s = {0};
     const struct cache_due due = night_due(r->n);
     uv_mutex_lock(&a->s->cache_lock);
-    int found = r->n->theirs ? 0 : cache_graph_get(a->s->cache, r->n->item.graph, &graph, NULL);
+    int found = r->n->theirs ? 0 : dtd_graph_get(a->s->cache, r->n->item.graph, &graph, NULL);
     cache_times(a->s->cache, &due, true, &r->former);
     uv_mutex_unlock(&a->s->cache_lock);
     if (r->n->theirs && dtd_travel_right(r->n->theirs, r->n->item.graph))
@@ -366,7 +369,11 @@ static void night_turn(uv_timer_t *t)
     bool open = window_open(s);
     const char *why = night_ends(n, open);
     struct dtd_job *j = night_job(n);
-    n->opened |= open;
+    if (open && !n->opened) {
+        n->opened = true;
+        dtd_night_report_opened();
+    }
+    dtd_night_report_turn();
     if (n->queue)
         dtd_night_queue_fill(n->queue);
     if (n->have && n->queue && n->item.token)
@@ -397,6 +404,7 @@ bool dtd_night_begin(struct dtd_service *s, const struct dtd_night_work *w, doub
         return false;
     n->s = s;
     n->work = *w;
+    n->opened = json_is_true(json_object_get(json_object_get(w->former, "work"), "opened"));
     json_incref(w->due);
     n->end_ns = budget_s > 0 ? uv_hrtime() + (uint64_t)(budget_s * 1e9) : 0;
     n->queue = s->share && w->shares ? dtd_night_queue_open(s, &n->work) : NULL;
@@ -404,6 +412,7 @@ bool dtd_night_begin(struct dtd_service *s, const struct dtd_night_work *w, doub
     uv_timer_start(&n->timer, night_turn, 0, EVERY_MS);
     the_night = n;
     dtd_night_report_begin(s, &n->work, budget_s, n->queue != NULL);
+    n->work.former = NULL;
     return true;
 }
 

@@ -4,6 +4,7 @@
  * night.c         what comes next, and when; the job that is under way
  * night-queue.c   the cluster's queue: each graph is planned by one host
  * night-report.c  what came of it: kept, as JSON and HTML, and in figures
+ * night-resume.c  a night that the end of a service ended goes on in the next one
  */
 #ifndef DTD_NIGHT_H
 #define DTD_NIGHT_H
@@ -19,13 +20,21 @@ struct dtd_night_work {
     char options[40]; /* of the jobs, JSON */
     char device[80];  /* as in the configuration */
     char arch[16], key[192], toolchain[256];
-    bool shares; /* of what users share: the cluster's queue may be used */
-    json_t *due; /* as cache_overdue gives it; borrowed by dtd_night_begin */
+    bool shares;       /* of what users share: the cluster's queue may be used */
+    bool all;          /* graphs of all users, else those of `uid` */
+    json_t *due;       /* as cache_overdue gives it; borrowed by dtd_night_begin */
+    json_t *former;    /* the report of a night that goes on, borrowed; NULL: this one is new */
+    int64_t former_id; /* its number in the store */
 };
 /* budget_s: nothing begins, and nothing goes on, later than that; 0: no bound. False: a night is under way (or there is
  * no memory), and nothing was begun. It ends by itself, also when the service drains. */
 bool dtd_night_begin(struct dtd_service *s, const struct dtd_night_work *w, double budget_s);
 void dtd_night_stop(void); /* the service drains; before the cluster is closed */
+
+/* ---- night-resume.c ---------------------------------------------------------------------------------------------- */
+
+/* The service answers, and knows its default device: a night of the one before it goes on. */
+void dtd_night_resume(struct dtd_service *s);
 
 /* ---- night-queue.c ----------------------------------------------------------------------------------------------- */
 
@@ -87,6 +96,8 @@ extern struct dtd_night_figures dtd_night_figures;
 extern const char *const dtd_night_outcomes[DTD_NIGHT_OUTCOMES], *const dtd_night_counts[DTD_NIGHT_COUNTS];
 
 void dtd_night_report_begin(struct dtd_service *s, const struct dtd_night_work *w, double budget_s, bool queue);
+void dtd_night_report_opened(void); /* the window has been open */
+void dtd_night_report_turn(void);   /* to be called again and again: what is new is saved */
 void dtd_night_report_row(const struct dtd_night_row *row);
 void dtd_night_report_count(enum dtd_night_count what);
 /* state: "done", "budget", "window", "stopped" */

@@ -39,6 +39,7 @@ struct dtd_worker {
     struct dt_err refusal; /* STARTING: what the worker said */
     unsigned jobs;
     uint64_t heard;           /* uv_now() when bytes came last, 0: never */
+    uint64_t apart;           /* BUSY: uv_now() when it first said that it is not at its request; 0: it has not */
     struct dtd_spent spent;   /* on its job, by stage */
     enum dtd_end end;         /* why it was killed */
     struct cache_counts said; /* in its last beat */

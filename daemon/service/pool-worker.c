@@ -7,7 +7,7 @@
  * death still counts.
  *
  * A worker beats: a thread of its own sends a frame every DTD_BEAT_MS. One from which nothing came for worker_silence
- * seconds is stopped or stuck, and is killed.
+ * seconds is stopped or stuck, and is killed; so is one that says for as long that it waits for a request, and has one.
  *
  * Whatever a worker sends is bounded (most()) and checked. Beats apart, a worker may speak only when it was asked, and
  * each frame must repeat the request's number. Progress is allowed for jobs only. An error must have a code of
@@ -164,7 +164,8 @@ void worker_kill(struct dtd_worker *w, enum dtd_end end, const char *why)
     w->why = why;
     w->pool->count.killed++;
     w->state = WORKER_ENDING;
-    uv_timer_stop(&w->timer);
+    if (!w->exited) /* else it is on_left's */
+        uv_timer_stop(&w->timer);
     uv_timer_stop(&w->watch);
     if (!w->exited && kill(-w->process.pid, SIGKILL) < 0)
         uv_process_kill(&w->process, SIGKILL);
@@ -241,6 +242,7 @@ static void send_request(struct dtd_worker *w, char *body, size_t len, uint64_t 
     o->w.data = o;
     dt_wire_head(o->head, 'Q', o->number, len);
     uv_buf_t b[2] = {uv_buf_init((char *)o->head, DT_WIRE_HEAD), uv_buf_init(body, (unsigned)len)};
+    w->apart = 0;
     uv_timer_start(&w->timer, on_deadline, deadline_ms, 0);
     if (uv_write(&o->w, (uv_stream_t *)&w->in, b, 2, on_written) < 0) {
         free(body);
@@ -277,8 +279,10 @@ static void on_shut(uv_shutdown_t *s, int status) { free(s); }
 
 void worker_end(struct dtd_worker *w)
 {
-    uv_shutdown_t *s = dt_malloc(sizeof *s);
     w->state = WORKER_ENDING;
+    if (w->exited)
+        return;
+    uv_shutdown_t *s = dt_malloc(sizeof *s);
     if (!s || uv_shutdown(s, (uv_stream_t *)&w->in, on_shut) < 0) {
         free(s);
         worker_kill(w, DTD_END_NONE, "it is not needed");
@@ -297,10 +301,11 @@ static void forget_body(struct dtd_worker *w)
 static void become_idle(struct dtd_worker *w)
 {
     forget_body(w);
-    uv_timer_stop(&w->timer);
     uv_timer_stop(&w->watch);
+    if (!w->exited)
+        uv_timer_stop(&w->timer);
     w->state = WORKER_IDLE;
-    if (w->pool->stopping)
+    if (w->pool->stopping || w->exited)
         worker_end(w);
 }
 
@@ -535,10 +540,25 @@ void worker_tell(struct dtd_worker *w, json_t *answer)
     }
 }
 
+/* It has its request for long, and says again and again that it waits for one: whichever side lost it, that job would
+ * hold up all others until its time is over. */
+static void look_apart(struct dtd_worker *w, const json_t *at)
+{
+    uint64_t now = uv_now(w->pool->service->loop);
+    if (w->state != WORKER_BUSY || !w->body || !json_is_integer(at) || json_integer_value(at) == w->number)
+        w->apart = 0;
+    else if (!w->apart)
+        w->apart = now;
+    else if (now - w->apart >= (uint64_t)w->pool->service->cfg.worker_silence * 1000)
+        broke(w, "it waits for a request, and was given one");
+}
+
 /* A sign of life, with the figures that the worker has counted so far. */
 static void got_beat(struct dtd_worker *w, const char *body, size_t len)
 {
-    json_t *o = json_loadb(body, len, 0, NULL);
+    json_t *o = NULL;
+    if (dt_json_load(body, len, &o, NULL) == DT_E_NOMEM)
+        return; /* a sign of life all the same; the next one has the figures, too */
     json_int_t unwritten = json_integer_value(json_object_get(o, "failed_writes")),
                damaged = json_integer_value(json_object_get(o, "damaged"));
     if (!o || unwritten < (json_int_t)w->said.failed_writes || damaged < (json_int_t)w->said.damaged) {
@@ -547,6 +567,7 @@ static void got_beat(struct dtd_worker *w, const char *body, size_t len)
         w->pool->count.failed_writes += (uint64_t)unwritten - w->said.failed_writes;
         w->pool->count.damaged += (uint64_t)damaged - w->said.damaged;
         w->said = (struct cache_counts){(uint64_t)unwritten, (uint64_t)damaged};
+        look_apart(w, json_object_get(o, "request"));
     }
     json_decref(o);
 }
@@ -639,6 +660,8 @@ static void on_out(uv_stream_t *st, ssize_t n, const uv_buf_t *b)
         if (!w->exited) { /* it closed its output: of no use any more */
             if (w->state != WORKER_ENDING)
                 uv_timer_start(&w->timer, on_deadline, END_MS, 0);
+            if (w->state == WORKER_IDLE) /* no job for it */
+                w->state = WORKER_ENDING;
         }
         settle(w);
         return;
@@ -648,15 +671,31 @@ static void on_out(uv_stream_t *st, ssize_t n, const uv_buf_t *b)
     dtd_pool_kick(w->pool);
 }
 
+/* Something that it started, and that has left its session, keeps its pipe open: what was written is read. */
+static void on_left(uv_timer_t *t)
+{
+    struct dtd_worker *w = t->data;
+    if (w->at_end)
+        return;
+    dt_log(DT_LOG_WARN, "worker %d (%s): it has ended, and its pipe has not", (int)w->process.pid, w->device);
+    uv_read_stop((uv_stream_t *)&w->out);
+    w->at_end = true;
+    settle(w);
+}
+
 static void on_process_exit(uv_process_t *pr, int64_t status, int sig)
 {
     struct dtd_worker *w = pr->data;
     w->exited = true;
+    if (w->state == WORKER_IDLE)
+        w->state = WORKER_ENDING;
     w->exit_status = status;
     w->signal = sig;
     uv_timer_stop(&w->timer);
-    if (!w->at_end)
+    if (!w->at_end) {
         kill(-pr->pid, SIGKILL); /* compilers it left behind hold the pipe open */
+        uv_timer_start(&w->timer, on_left, END_MS, 0);
+    }
     settle(w);
 }
 
@@ -698,7 +737,8 @@ static char **worker_environment(void)
 bool worker_spawn(struct dtd_pool *p, const char *device)
 {
     struct dtd_service *s = p->service;
-    struct dtd_worker *w = dt_calloc(1, sizeof *w);
+    dt_free_ char **env = s->cfg.shared ? worker_environment() : NULL;
+    struct dtd_worker *w = s->cfg.shared && !env ? NULL : dt_calloc(1, sizeof *w);
     if (!w) {
         dt_log(DT_LOG_ERROR, "out of memory for a worker");
         return false;
@@ -732,9 +772,8 @@ bool worker_spawn(struct dtd_pool *p, const char *device)
                               .flags = UV_PROCESS_DETACHED,
                               .stdio = io,
                               .stdio_count = 3};
-    dt_free_ char **env = s->cfg.shared ? worker_environment() : NULL;
     o.env = env;
-    int r = s->cfg.shared && !env ? UV_ENOMEM : uv_spawn(s->loop, &w->process, &o);
+    int r = uv_spawn(s->loop, &w->process, &o);
     if (r < 0) {
         dt_err_set(&w->refusal, DT_E_NO_DEVICE, "%s: %s", s->cfg.worker, uv_strerror(r));
         w->exited = w->at_end = true;

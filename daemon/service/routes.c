@@ -189,6 +189,7 @@ void dtd_serve(struct dtd_req *r)
 {
     const struct dtd_route *t = find_route(r);
     struct dtd_service *s = r->user;
+    dt_json_fresh();
     if (t && right(s, t, r) && (!t->keyed || dtd_key_first(s, r)))
         t->fn(s, r);
 }

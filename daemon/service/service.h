@@ -143,6 +143,8 @@ void api_cache_nearest(struct dtd_service *s, struct dtd_req *r);
 
 void api_reprofile(struct dtd_service *s, struct dtd_req *r);    /* api-reprofile.c */
 void api_night_report(struct dtd_service *s, struct dtd_req *r); /* night-report.c */
+/* api-reprofile.c: the options of jobs that plan again for this user, JSON. */
+void dtd_reprofile_options(const struct dtd_service *s, unsigned uid, char *ret, size_t n);
 /* api-docs.c: give out a finished reply, compressed if the client takes that. To a GET: with its ETag, or 304 if the
  * client has it already. To a post: as a hit, or as stale. */
 void dtd_reply_finished(struct dtd_service *s, struct dtd_req *r, struct dtd_reply *f);

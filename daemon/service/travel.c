@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "cache/cache.h"
 #include "daemon/service/share.h"
+#include "daemon/shared/shared.h"
 #include "graph/graph.h"
 
 #define WAITING 256
@@ -43,7 +44,7 @@ static void trip_work(uv_work_t *w)
     struct dt_graph *g = NULL;
     json_t *doc = NULL;
     uv_mutex_lock(&s->cache_lock);
-    int found = cache_graph_get(s->cache, t->digest, &doc, NULL);
+    int found = dtd_graph_get(s->cache, t->digest, &doc, NULL);
     uv_mutex_unlock(&s->cache_lock);
     if (found == 1 && dt_graph_from_json(doc, &g, NULL) >= 0) {
         json_t *reduced = dt_graph_reduced(g);

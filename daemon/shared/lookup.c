@@ -149,13 +149,40 @@ int dtd_lookup_signature(struct cache *c, const struct dtd_lookup *l, struct dt_
     if (!c || !policy || cache_get(c, &k, &doc, NULL) != 1)
         return 0;
     other_text(doc, digest);
-    if (cache_rename(doc, g, true, NULL) < 0 || footprints(doc, g, load_footprints) < 0 || own_buffers(doc, g) < 0 ||
-        dtd_warnings(doc, g) < 0 || dtd_plain(doc) < 0) {
+    int r = cache_rename(doc, g, true, NULL);
+    if (r >= 0)
+        r = footprints(doc, g, load_footprints);
+    if (r == DT_E_CACHE && l->computed) /* of the signature that it stands under it is not */
+        cache_unfit(c, l->want);
+    if (r < 0 || own_buffers(doc, g) < 0 || dtd_warnings(doc, g) < 0 || dtd_plain(doc) < 0) {
         json_decref(doc);
         return 0;
     }
     *ret = doc;
     return 1;
+}
+
+int dtd_graph_get(struct cache *c, const char *digest, json_t **ret, struct dt_err *e)
+{
+    struct dt_graph *g = NULL;
+    char is[DT_SHA256_TEXT] = "";
+    json_t *doc = NULL;
+    int r = cache_graph_get(c, digest, &doc, e);
+    if (r != 1)
+        return r;
+    r = dt_graph_from_json(doc, &g, NULL);
+    if (r >= 0)
+        r = g->is_plan ? DT_E_CACHE : dt_graph_digest(g, is, NULL);
+    dt_graph_free(g);
+    if (r >= 0 && !strcmp(is, digest)) {
+        *ret = doc;
+        return 1;
+    }
+    json_decref(doc);
+    if (r == DT_E_NOMEM)
+        return dt_err_set(e, r, "out of memory");
+    cache_graph_unfit(c, digest);
+    return 0;
 }
 
 int dtd_lookup(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, char digest[DT_SHA256_TEXT],

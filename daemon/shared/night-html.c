@@ -70,6 +70,8 @@ static void sums(struct dt_str *o, const json_t *doc)
     html_text(o, dt_json_text(doc, "begun"));
     dt_str_add(o, " – ");
     html_text(o, dt_json_text(doc, "ended"));
+    if (night_num(doc, "resumed") > 0)
+        dt_str_addf(o, "</td></tr>\n<tr><th>resumed after a restart</th><td>%.0f times", night_num(doc, "resumed"));
     dt_str_addf(o, "</td></tr>\n<tr><th>graphs that were due here</th><td>%.0f</td></tr>\n", night_num(doc, "due"));
     for (size_t i = 0; i < sizeof name / sizeof *name; i++)
         dt_str_addf(o, "<tr><th>%s</th><td>%.0f</td></tr>\n", name[i], night_num(outcomes, name[i]));

@@ -53,6 +53,7 @@ struct dtd_lookup {
     const char *want, *arch, *device, *toolchain;
     const struct dtd_options *opt;
     bool searched; /* a plan that was only carried over is none */
+    bool computed; /* the signature was, of this very graph: a document that does not fit it is a wrong one */
 };
 /* Find the document for a graph by its digest. 1 found: *ret is a new reference in the graph's names; 0 not. digest is
  * filled when 0 or 1 is returned; signature is "" when it is not known. Trouble with the cache is a miss. */
@@ -61,6 +62,8 @@ int dtd_lookup(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, 
 /* The same with digest and signature known. */
 int dtd_lookup_signature(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, const char *digest,
                          const char *signature, json_t **ret);
+/* cache_graph_get, and it is the graph of this digest: another one is set aside and is not there. */
+int dtd_graph_get(struct cache *c, const char *digest, json_t **ret, struct dt_err *e);
 /* stale.c: may an entry of toolchain `old` be served where `mine` is in use? `since`: the oldest rewriter whose plans
  * are right (RW_SOUND_SINCE); ptx: no module of the graph is CUDA C++. */
 bool dtd_toolchain_stands(const char *old, const char *mine, const char *since, bool ptx);

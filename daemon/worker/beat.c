@@ -2,7 +2,8 @@
  *
  * A worker that computes for minutes, that waits for a compiler or writes a long answer still beats; one that is
  * stopped (SIGSTOP, a debugger, a frozen cgroup) does not, and the service notices. The body has figures that only
- * this process knows: {"failed_writes": N, "damaged": N}, both since its start.
+ * this process knows: {"failed_writes": N, "damaged": N, "request": N}, the first two since its start; the third is the
+ * number of the request that it is at, 0: it waits for one. The answer to a request goes before the beats without it.
  *
  * Two threads write into one pipe, so every frame is written under a lock. A long answer holds it: the bytes themselves
  * are signs of life then. What this does not see: a worker whose main thread hangs. A job has its time limit for that,
@@ -10,6 +11,7 @@
  */
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +22,7 @@
 
 static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
 static int beat_fd;
+static atomic_uint beat_at;
 static struct timespec beat_pause;
 
 int wrk_send(struct wrk *w, char type, const char *body, size_t len)
@@ -30,6 +33,8 @@ int wrk_send(struct wrk *w, char type, const char *body, size_t len)
     return r;
 }
 
+void wrk_beat_at(uint32_t number) { beat_at = number; }
+
 static void *beat_run(void *unused)
 {
     int r = 0;
@@ -37,9 +42,9 @@ static void *beat_run(void *unused)
         char body[96];
         struct cache_counts n;
         cache_counts(&n);
-        int len = snprintf(body, sizeof body, "{\"failed_writes\":%llu,\"damaged\":%llu}",
-                           (unsigned long long)n.failed_writes, (unsigned long long)n.damaged);
         pthread_mutex_lock(&writing);
+        int len = snprintf(body, sizeof body, "{\"failed_writes\":%llu,\"damaged\":%llu,\"request\":%u}",
+                           (unsigned long long)n.failed_writes, (unsigned long long)n.damaged, beat_at);
         r = dt_wire_write(beat_fd, 'B', 0, body, (size_t)len);
         pthread_mutex_unlock(&writing);
         nanosleep(&beat_pause, NULL);

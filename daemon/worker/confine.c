@@ -196,12 +196,24 @@ static int confine_worker_files(struct wrk *w, struct dt_err *e)
     return refused(w, r, &why, e);
 }
 
+/* What libseccomp lacked memory for it writes to, and frees twice: whatever touches the heap after that may be stopped
+ * by malloc, or go wrong. So the answer is a text that is there, and the process ends without putting things away. */
+static _Noreturn void starved_calls(struct wrk *w)
+{
+    static const char text[] = "{\"type\":\"about:blank\",\"title\":\"out of memory\",\"status\":503,"
+                               "\"code\":\"out-of-memory\",\"detail\":\"out of memory to confine the worker\"}";
+    wrk_send(w, 'E', text, sizeof text - 1);
+    _exit(4);
+}
+
 static int confine_worker_calls(struct wrk *w, bool soft, bool log_only, struct dt_err *e)
 {
     struct dt_err why = {0};
     alarm(CALLS_S); /* libseccomp without memory may search its rules for ever */
     int r = confine_calls(soft ? CONFINE_WORKER : CONFINE_DRIVER, log_only, &why);
     alarm(0);
+    if (r == DT_E_NOMEM)
+        starved_calls(w);
     w->calls = r < 0 ? "unavailable" : log_only ? "logged" : "enforced";
     return refused(w, r, &why, e);
 }

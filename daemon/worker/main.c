@@ -113,8 +113,10 @@ int main(int argc, char **argv)
         dt_err_done(&e);
         if (r)
             break;
+        wrk_beat_at(w.number);
         if (type != DT_WIRE_TELL) /* the answer to a question that nobody waits for any more */
             r = type == 'Q' ? wrk_request(&w, body, len) : DT_E_IO;
+        wrk_beat_at(0);
         free(body);
         /* only now, after the first request: a thread from before the worker is confined would keep its rights */
         if (!r && w.beat_ms && w.beat_ms <= 60000 && wrk_beat(&w, w.beat_ms) < 0)

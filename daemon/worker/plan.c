@@ -201,6 +201,7 @@ static int plan_document(struct job *j, const char *want, json_t **ret, struct d
     r = need_prog(j, e);
     if (r < 0)
         return r;
+    l.computed = true;
     if (dtd_lookup_signature(j->w->cache, &l, j->g, j->digest, j->signature, ret) == 1) {
         json_t *gj = dt_graph_to_json(j->g);
         if (gj)
@@ -285,7 +286,7 @@ int wrk_reprofile(struct wrk *w, json_t *in, const struct dtd_options *o, struct
         struct dt_err why = {0};
         json_t *graph = NULL;
         wrk_progress("reprofile", json_string_value(v), (unsigned)i, (unsigned)json_array_size(list), w);
-        r = cache_graph_get(w->cache, json_string_value(v), &graph, &why);
+        r = dtd_graph_get(w->cache, json_string_value(v), &graph, &why);
         if (r == 1)
             r = answer(w, graph, o, "plan", &one, &why);
         planned += r >= 0 && one.document;

@@ -98,6 +98,7 @@ int wrk_request(struct wrk *w, const char *body, size_t len)
     struct wrk_answer a = {0};
     struct dtd_options o = {0};
     json_t *q = NULL;
+    dt_json_fresh();
     int r = dt_json_load(body, len, &q, &e);
     const char *name = json_string_value(json_object_get(q, "verb"));
     const struct verb *v = NULL;

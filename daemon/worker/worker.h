@@ -93,6 +93,7 @@ int wrk_need_cache(struct wrk *w, struct dt_err *e);            /* the same for 
 /* beat.c: send a frame of the present request; and a sign of life every `ms` milliseconds from now on. */
 int wrk_send(struct wrk *w, char type, const char *body, size_t len);
 int wrk_beat(struct wrk *w, unsigned ms);
+void wrk_beat_at(uint32_t number); /* of the request that the worker is at, for its beats; 0: it waits for one */
 /* request.c: send progress of the present request (a dev_progress). */
 void wrk_progress(const char *stage, const char *message, unsigned done, unsigned of, void *w);
 /* Run one request and answer it. 0: go on; 1: answered, but the worker must end; DT_E_IO: the pipe is broken. */

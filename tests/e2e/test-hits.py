@@ -182,7 +182,7 @@ class Hits(ServiceCase):
         """The cache's figures, when all hits so far are in them: they are written in batches."""
         before, now = None, self.s.http("GET", "/v1/cache").json()
         while before != now["hits"]:
-            time.sleep(2 * SLOW)
+            time.sleep(2 + SLOW / 4)
             before, now = now["hits"], self.s.http("GET", "/v1/cache").json()
         return now
 

@@ -1,5 +1,6 @@
 """The night: what has no plan of this device and toolchain is planned while the service is idle."""
 import json
+import re
 import signal
 import sqlite3
 import time
@@ -127,15 +128,8 @@ class Night(harness.ServiceCase):
         # a graph that cannot be planned any more: said, and not tried again in this night
         self.rows("DELETE FROM entry WHERE toolchain = 'older'")
         self.make_old("toolchain", "older")
-        ((digest, body),) = self.rows("SELECT digest, body FROM graph WHERE digest IN (SELECT digest FROM known WHERE "
-                                      f"signature = '{signature}')")
-        broken = body.replace(".version", ".vershun")
-        self.assertNotEqual(broken, body)
-        db = sqlite3.connect(self.s.dir + "/cache.db", timeout=60)
-        db.execute("UPDATE graph SET body = ?, sha256 = ? WHERE digest = ?",
-                   (broken, harness.row_sum([digest, broken]), digest))
-        db.commit()
-        db.close()
+        broken = json.loads(json.dumps(g).replace(".version", ".vershun"))
+        self.stand_in(self.s, self.rows(f"SELECT digest FROM known WHERE signature = '{signature}'")[0][0], broken)
         self.begin()
         doc = self.until_over()
         self.assertEqual((doc["state"], doc["outcomes"]["failed"]), ("done", 1))
@@ -143,32 +137,134 @@ class Night(harness.ServiceCase):
         self.assertNotIn("after_us", doc["graphs"][0])
         self.rows(f"DELETE FROM entry WHERE signature = '{signature}'")
 
-    def test_killed(self):
-        """A service that is killed leaves the report of what it had done; the next one says that it was interrupted."""
+    def again(self, s, kill):
+        """The service ends, killed or as it is asked to, and another begins over the same store."""
+        s.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+        s.process.wait(30 * harness.SLOW)
+        s.start(s.process.args)
+
+    def stored(self, s, change=None):
+        """The newest report as it is stored, and changed."""
+        db = sqlite3.connect(s.dir + "/cache.db", timeout=60)
+        row = db.execute("SELECT id, service, body FROM night ORDER BY id DESC LIMIT 1").fetchone()
+        doc = json.loads(row[2]) if row else {"state": "none"}
+        if change:
+            change(doc)
+            body = json.dumps(doc)
+            db.execute("UPDATE night SET body = ?, sha256 = ? WHERE id = ?",
+                       (body, harness.row_sum([row[1], body]), row[0]))
+            db.commit()
+        db.close()
+        return doc
+
+    def due(self, s, *graphs):
+        """Plans of another device of these graphs, the first the most used. Returns their digests."""
+        db, digests = sqlite3.connect(s.dir + "/cache.db", timeout=60), []
+        for g in graphs:
+            r = s.post(g)
+            self.assertEqual(s.finish(r)["state"], "done")
+            s.http("GET", r.headers["Location"] + "/result")  # or a service that stops waits for somebody to take it
+            digests += db.execute("SELECT digest FROM known WHERE signature = ?", (s.post(g).json()["signature"],)
+                                  ).fetchone()
+        for row in db.execute("SELECT want, signature, device, toolchain, policy, digest, body, factors, id FROM entry "
+                              "WHERE want = 'plan'").fetchall():
+            new = list(row[:8])
+            new[2] = "another"
+            db.execute("UPDATE entry SET device = 'another', sha256 = ?, hits = ? WHERE id = ?",
+                       (harness.row_sum(new), 10 ** (9 - row[8]), row[8]))
+        db.commit()
+        db.close()
+        return digests
+
+    def stand_in(self, s, was, graph):
+        """What has the signature of the graph of this digest is another one, which cannot be planned. Returns what
+        undoes it."""
+        r = s.post(graph)
+        self.assertEqual(r.status, 202)
+        digest = re.findall(r"queued job=%s .*digest=(\S+)" % r.json()["id"], s.read_log())[0]
+        s.http("DELETE", f"/v1/jobs/{r.json()['id']}")
+        db = sqlite3.connect(s.dir + "/cache.db", timeout=60)
+        arch, signature = db.execute("SELECT arch, signature FROM known WHERE digest = ?", (was,)).fetchone()
+        body = json.dumps(graph)
+
+        def known(old, new):
+            db.execute("UPDATE known SET digest = ?, sha256 = ? WHERE digest = ?",
+                       (new, harness.row_sum([new, arch, signature]), old))
+            db.commit()
+        db.execute("INSERT OR REPLACE INTO graph (digest, body, sha256, created) VALUES (?, ?, ?, 1)",
+                   (digest, body, harness.row_sum([digest, body])))
+        known(was, digest)
+        db.close()
+
+        def undo():
+            nonlocal db
+            db = sqlite3.connect(s.dir + "/cache.db", timeout=60)
+            known(digest, was)
+            db.close()
+        return undo
+
+    def test_goes_on(self):
+        """A service that is killed, or restarted, in the middle of a night goes on with it: in the same report, without
+        what was done, without what failed, and within the same budget."""
         s = harness.Service()
         try:
             self.assertEqual(s.http("GET", "/v1/reprofile/report").status, 404)
-            s.http("POST", "/v1/reprofile", '{"stale": true}')
-            doc = s.until("/v1/reprofile/report", lambda doc: doc["state"] == "done")
-            self.assertEqual((doc["due"], doc["graphs"]), (0, []))
-            self.assertEqual(s.finish(s.post(harness.chain(2)))["state"], "done")
-            db = sqlite3.connect(s.dir + "/cache.db", timeout=60)
-            row = list(db.execute("SELECT want, signature, device, toolchain, policy, digest, body, factors FROM entry "
-                                  "WHERE want = 'plan'").fetchone())
-            row[2] = "another"
-            db.execute("UPDATE entry SET device = 'another', sha256 = ? WHERE want = 'plan'", (harness.row_sum(row),))
-            db.commit()
-            user = s.post(harness.endless())
-            self.assertEqual(user.status, 202)
-            s.http("POST", "/v1/reprofile", '{"stale": true}')
-            stored = "SELECT body FROM night ORDER BY id DESC LIMIT 1"
-            s.until("/healthz", lambda _: '"running"' in db.execute(stored).fetchone()[0])
-            db.close()
+            digests = self.due(s, *(harness.chain(n, factor=5.0) for n in (1, 2, 3, 4)))
+            # the second one is never done, so that it is always in the middle
+            undo = self.stand_in(s, digests[1], harness.endless())
+            s.http("POST", "/v1/reprofile", '{"stale": true, "budget_s": 600}')
+            s.until("/healthz", lambda _: len(self.stored(s).get("graphs", [])) == 1, 10)
+            before = s.http("GET", "/v1/reprofile/report").json()
+            self.assertEqual((before["state"], before["due"]), ("running", 4))
+            self.assertEqual(before["graphs"][0]["graph"], digests[0])
+            for n, kill in enumerate((True, False, True)):
+                self.again(s, kill)
+                doc = s.until("/v1/reprofile/report", lambda doc: doc.get("resumed") == n + 1)
+                self.assertEqual({**before, "resumed": n + 1}, doc)
+                self.assertEqual(json.loads(s.http("POST", "/v1/reprofile", '{"stale": true}').body)["begun"], False)
             s.process.kill()
             s.process.wait()
+            # the last one has failed meanwhile; and the second one can be done now
+            failed = {**before["graphs"][0], "graph": digests[3], "outcome": "failed", "failure": "x"}
+            self.stored(s, lambda doc: doc["graphs"].append(failed))
+            undo()
             s.start(s.process.args)
-            doc = s.http("GET", "/v1/reprofile/report").json()
-            self.assertEqual((doc["state"], doc["due"]), ("interrupted", 1))
+            doc = s.until("/v1/reprofile/report", lambda doc: doc["state"] == "done", 60)
+            self.assertEqual((doc["due"], doc["begun"], doc["resumed"], doc["budget_s"]), (4, before["begun"], 4, 600))
+            self.assertEqual([g["graph"] for g in doc["graphs"]], [digests[i] for i in (0, 3, 1, 2)])
+            self.assertEqual(doc["outcomes"]["failed"], 0)
+            self.assertEqual(harness.schema.faults(doc, "night"), [])
+            self.assertIn("resumed", s.http("GET", "/v1/reprofile/report?format=html").body.decode())
+            self.again(s, False)  # one that is over stays so
+            time.sleep(1)
+            self.assertEqual(s.http("GET", "/v1/reprofile/report").json(), doc)
+        finally:
+            s.stop()
+            s.remove()
+
+    def test_does_not_go_on(self):
+        """Where its budget is over, or it was of another toolchain, the report says that it was interrupted."""
+        s = harness.Service()
+        try:
+            self.due(s, harness.chain(2))
+            self.assertEqual(s.post(harness.endless()).status, 202)
+            s.http("POST", "/v1/reprofile", '{"stale": true, "budget_s": 600}')
+            s.until("/healthz", lambda _: self.stored(s)["state"] == "running")
+            for change in ({"begun": "2026-01-01T00:00:00Z"}, {"toolchain": "older"}, {"resumed": 100}):
+                was = self.stored(s)
+                s.process.kill()
+                s.process.wait()
+                self.stored(s, lambda doc: doc.update({**was, **change}))
+                s.start(s.process.args)
+                time.sleep(1)
+                doc = s.http("GET", "/v1/reprofile/report").json()
+                self.assertEqual((doc["state"], doc["due"]), ("interrupted", 1), change)
+                s.process.kill()
+                s.process.wait()
+                self.stored(s, lambda doc: doc.update(was))
+                s.start(s.process.args)
+                s.until("/v1/reprofile/report", lambda doc: doc["state"] == "running")
+                s.until("/healthz", lambda _: self.stored(s).get("resumed", 0) > was.get("resumed", 0))
         finally:
             s.stop()
             s.remove()

@@ -13,7 +13,7 @@ import time
 
 if len(sys.argv) < 3 or sys.argv[1] != "--worker":
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    from harness import ServiceCase, chain, main
+    from harness import Service, ServiceCase, chain, main
 
 # ---- the worker ------------------------------------------------------------------------------------------------------
 SUM = "sha256:" + "5" * 64
@@ -140,9 +140,35 @@ def work(folder):
             os.close(0)
             say("R", n, answer())
             time.sleep(3600)
+        elif name == "mute":
+            say("R", n, answer())
+            os.close(1)
+            while True:
+                take(1)
         elif name == "silent":
             time.sleep(3)
             say("R", n, answer())
+        elif name in ("lost", "lost-once", "lost-begun") and (name != "lost-once" or once(folder, "lost-once")):
+            if name == "lost-begun":
+                say("P", n, PROGRESS)
+            while True:  # as if it had not been given anything
+                say("B", 0, {"failed_writes": 0, "damaged": 0, "request": 0})
+                time.sleep(0.2)
+        elif name == "at-it":
+            for _ in range(20):
+                say("B", 0, {"failed_writes": 0, "damaged": 0, "request": n})
+                time.sleep(0.2)
+            say("R", n, answer())
+        elif name == "leaves":  # what it started lives on, in a session of its own, with its pipe
+            say("P", n, PROGRESS)
+            out, into = os.pipe()
+            if os.fork():
+                os.read(out, 1)
+                os._exit(1)
+            os.setsid()
+            os.write(into, b"x")
+            time.sleep(60)
+            os._exit(0)
         elif name == "asks":  # there is no cluster
             say("S", n, ASK)
             length, kind, number = struct.unpack("<IcI", take(9))
@@ -272,6 +298,43 @@ class Peer(ServiceCase):
         job = self.s.finish(self.job("good"))
         self.assertEqual(job["state"], "done", job)
         self.assertLess(time.monotonic() - begun, 15)  # it would be killed for its silence after 30
+
+    def test_lost(self):
+        """A worker that has its request, and says again and again that it waits for one: what it had not begun goes to
+        the next."""
+        s = Service({**self.config, "worker_silence": "2"})
+        try:
+            self.put("lost-once", "x")
+            for name, state in (("at-it", "done"), ("lost-once", "done"), ("lost", "failed"), ("lost-begun", "failed"),
+                                ("good", "done")):
+                begun = time.monotonic()
+                job = s.finish(s.post(chain(1) | {"name": name}, "want=run&device=soft"))
+                self.assertEqual(job["state"], state, (name, job))
+                if state == "failed":
+                    self.assertEqual(job["problem"]["code"], "worker-lost", job)
+                    self.assertIn("it waits for a request, and was given one", job["problem"]["detail"])
+                self.assertLess(time.monotonic() - begun, 15)
+        finally:
+            status = s.stop()
+            s.remove()
+        self.assertEqual(status, 0)
+
+    def test_leaves(self):
+        """A worker ends, and something that it started keeps its pipe open: its job fails, and the next one begins."""
+        begun = time.monotonic()
+        job = self.s.finish(self.job("leaves"))
+        self.assertEqual((job["state"], job["problem"]["code"]), ("failed", "worker-lost"), job)
+        self.assertEqual(self.s.finish(self.job("good"))["state"], "done")
+        self.assertLess(time.monotonic() - begun, 20)
+
+    def test_mute(self):
+        """A worker that answers no more, and lives: its next job goes to the next worker."""
+        self.assertEqual(self.s.finish(self.job("mute"))["state"], "done")
+        time.sleep(0.2)
+        begun = time.monotonic()
+        job = self.s.finish(self.job("good"))
+        self.assertEqual(job["state"], "done", job)
+        self.assertLess(time.monotonic() - begun, 15)
 
     def test_late_end(self):
         """A worker that could not start ends when the next one is at work already: that one's job is not its affair."""

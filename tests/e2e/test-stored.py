@@ -85,6 +85,59 @@ class Stored(WaysCase):
                 db.execute("UPDATE entry SET toolchain = ?, sha256 = ? WHERE id = ?",
                            (row[3], row_sum(row[:8]), row[8]))
 
+    def change(self, path, sql, key, of, columns):
+        """A row of another graph, with the checksum of a right one: its texts are changed by `of`."""
+        with sqlite3.connect(path, timeout=20) as db:
+            for row in db.execute(f"SELECT {', '.join(columns)}, {key} FROM {sql}").fetchall():
+                new = of(dict(zip(columns, row)))
+                db.execute(f"UPDATE {sql.split()[0]} SET {', '.join(c + ' = ?' for c in columns)}, sha256 = ? "
+                           f"WHERE {key} = ?", (*new.values(), row_sum(new.values()), row[-1]))
+
+    def test_of_another_graph(self):
+        """A row that is right by its checksum, and of another graph: it is met once, set aside and counted."""
+        entry = ["want", "signature", "device", "toolchain", "policy", "digest", "body", "factors"]
+        for n, (way, path) in enumerate(((self.service, self.s.dir + "/cache.db"), (self.local, self.db))):
+            def aside(table):
+                with sqlite3.connect(path, timeout=20) as db:
+                    return db.execute("SELECT count(*) FROM aside WHERE tbl = ?", (table,)).fetchone()[0]
+
+            def damaged():
+                return self.doc("cache", "stats", *way)["by_want"]["plan"]["damaged"]
+            graphs = [write(self.dir, f"g{k}.json", chain(k, factor=6.5 + n)) for k in (1, 3)]
+            one, three = (self.doc("optimize", g, *way) for g in graphs)
+            before = aside("entry"), damaged()
+            # another graph's document says whose it is; one that does not is found out by its names
+            for lie, launches in ((False, 1), (True, 3)):
+                with sqlite3.connect(path, timeout=20) as db:
+                    wrong = json.loads(db.execute("SELECT body FROM entry WHERE want = 'plan' AND signature = ?", (
+                        (one if launches == 1 else three)["signature"],)).fetchone()[0])
+                right = (three if launches == 1 else one)["signature"]
+                if lie:
+                    wrong["signature"] = right
+                self.change(path, f"entry WHERE want = 'plan' AND signature = '{right}'", "id",
+                            lambda row, wrong=wrong: {**row, "body": json.dumps(wrong)}, entry)
+                self.assertEqual(self.doc("cache", "verify", *way, status=0 if lie else 1)["ok"], lie)
+                # not the very text that was posted, which a finished reply may answer
+                with open(graphs[launches == 1], encoding="utf-8") as f:
+                    text = write(self.dir, "again.json", {**json.load(f), "name": f"again{lie}"})
+                again = self.doc("optimize", text, *way)
+                self.assertEqual((again["signature"], again["verified"]["bitwise"]), (right, True))
+                self.assertEqual((aside("entry"), damaged()), (before[0] + 1 + lie, before[1] + 1 + lie))
+                self.assertTrue(self.doc("cache", "verify", *way)["ok"])
+            # a graph under another's digest is not planned in its place
+            self.make_old(path)
+            with sqlite3.connect(path, timeout=20) as db:
+                body = db.execute("SELECT body FROM graph WHERE digest IN (SELECT digest FROM known WHERE signature = ?"
+                                  ")", (one["signature"],)).fetchone()[0]
+            self.change(path, "graph WHERE digest IN (SELECT digest FROM known WHERE signature = "
+                        f"'{three['signature']}')", "digest", lambda row: {**row, "body": body}, ["digest", "body"])
+            graphs_before = aside("graph")
+            self.ok("reprofile", "--stale", *way)
+            self.assertGreater(aside("graph"), graphs_before)
+            with sqlite3.connect(path, timeout=20) as db:
+                self.assertEqual(db.execute("SELECT count(*) FROM graph WHERE digest IN (SELECT digest FROM known "
+                                            "WHERE signature = ?)", (three["signature"],)).fetchone()[0], 0)
+
     def test_reprofile(self):
         for way, path in ((self.service, self.s.dir + "/cache.db"), (self.local, self.db)):
             def again(*args):

@@ -6,10 +6,12 @@ figures, entries and health are asked for. Each time another allocation fails; a
 fail as well. Nothing may die of it. Each answer is a right one, or a problem document with a code, or the connection
 ends. What is in the store afterwards is right, too.
 
-Usage: test-alloc.py [--from N] [--first N] [--seeded N] [--seed S] [--every K] [--seconds S] [service] [worker]
+Usage: test-alloc.py [--from N] [--first N] [--seeded N] [--seed S] [--every K] [--seconds S] [--part job|look]
+                     [service] [worker]
 The first N allocations, every Kth of them, then N more at places that the seed chooses; no new one after S seconds of a
-program (100). Without arguments: a sample. Rounds mostly wait for workers to start: several runs go side by side, one
-with --first 2500, one with --from 2501 --first 5000, and more with --first 0 and a seed each.
+program (100); of the service both parts of a round, the job and the look at it, or one. Without arguments: a sample.
+Rounds mostly wait for workers to start: several runs go side by side, one with --first 2500, one with --from 2501
+--first 5000, and more with --first 0 and a seed each.
 """
 import argparse
 import http.client
@@ -219,10 +221,12 @@ def one(program, a):
     done = 0
     # the worker has no part in a look; of the service both are small
     rounds = [(job, True)] if program == "dovetail-worker" else [(job, True), (look, False)]
+    rounds = [r for r in rounds if a.part in (None, "job" if r[1] else "look")]
     end = time.monotonic() + a.seconds
     for length, fresh in rounds:
         for n, everything in places(a, length, a.first):
             if time.monotonic() > end:
+                print(f"{program}: time is up before allocation {n}", flush=True)
                 break
             try:
                 run.once(n, everything, fresh)
@@ -247,6 +251,7 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--every", type=int, default=149)
     p.add_argument("--seconds", type=float, default=100)
+    p.add_argument("--part", choices=["job", "look"])
     p.add_argument("program", nargs="*", default=["service", "worker"])
     a = p.parse_args()
     for name in a.program:

@@ -355,6 +355,43 @@ static void json_without_memory(void **st)
     }
 }
 
+static void add_row(json_t *o, const char *key, int n)
+{
+    json_t *row = json_pack("{s:i, s:s}", "n", n, "text", "some text");
+    json_object_set_new(row, "more", json_string("and more"));
+    json_object_set_new(o, key, row);
+}
+
+/* A document of which a part could not be made, and nobody looked: its text is the whole or none. What comes after it
+ * has one again. */
+static void json_lacks_nothing(void **st)
+{
+    json_t *doc = NULL;
+    assert_int_equal(dt_json_load("{}", 2, &doc, NULL), 0); /* from here on jansson's memory is ours */
+    json_decref(doc);
+    unsigned whole = 0;
+    for (unsigned fail = 1; !whole; fail++) {
+        dt_json_fresh();
+        dt_alloc_fail_after(fail);
+        json_t *o = json_object();
+        add_row(o, "a", 1);
+        add_row(o, "b", 2);
+        dt_alloc_fail_after(0);
+        char *text = dt_json_dumps(o, JSON_COMPACT);
+        whole = text ? fail : 0;
+        assert_true(!text || (strstr(text, "\"a\":{\"n\":1,\"text\":\"some text\",\"more\":\"and more\"}") &&
+                              strstr(text, "\"b\":{\"n\":2,")));
+        free(text);
+        json_decref(o);
+        o = json_pack("{s:i}", "c", 3);
+        text = dt_json_dumps(o, JSON_COMPACT);
+        assert_string_equal(text, "{\"c\":3}");
+        free(text);
+        json_decref(o);
+    }
+    assert_true(whole > 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -370,6 +407,7 @@ int main(void)
         cmocka_unit_test(sentences_know_their_subjects),
         cmocka_unit_test(radix_sorts_and_is_stable),
         cmocka_unit_test(json_without_memory),
+        cmocka_unit_test(json_lacks_nothing),
         cmocka_unit_test(log_lines),
         cmocka_unit_test(frames_cross_a_pipe),
     };

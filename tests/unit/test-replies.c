@@ -257,6 +257,14 @@ static void versions(void **state)
     assert_true(cache_reader_version(r) == 0);
     assert_int_equal(rename(old, path), 0);
     assert_true(cache_reader_version(r) != 0);
+    /* what one reader has said, another never says of another state of the store */
+    for (int i = 0; i < 4; i++) {
+        v = cache_reader_version(r);
+        cache_close(r);
+        run("UPDATE entry SET hits = hits + 1");
+        assert_int_equal(cache_reader(c, &r, NULL), 0);
+        assert_true(cache_reader_version(r) != v);
+    }
     cache_close(r);
     cache_close(c);
 }

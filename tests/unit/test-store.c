@@ -299,6 +299,21 @@ static void test_find(void **state)
     cache_close(c);
 }
 
+/* The file is renamed, and another one may be at its path: whoever has the old one open asks it nothing any more. */
+static void test_moved(void **state)
+{
+    char old[160];
+    struct cache *c = must_open();
+    snprintf(old, sizeof old, "%s.old", path);
+    for (int i = 0; i < 3; i++) {
+        put(c, "a", i);
+        assert_int_equal(get(c, "a"), i);
+        assert_int_equal(rename(path, old), 0);
+        assert_int_equal(get(c, "a"), -1);
+    }
+    cache_close(c);
+}
+
 static void test_digest(void **state)
 {
     struct cache *c = must_open();
@@ -747,6 +762,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {T(test_round_trip),
                                        T(test_find),
+                                       T(test_moved),
                                        T(test_digest),
                                        T(test_damaged_row),
                                        T(test_no_database),
