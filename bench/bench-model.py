@@ -10,7 +10,7 @@
              slower; missed: of measured gains above 5 %, so many that it would not keep. In the last line families
              count alike, with an upper bound of 95 % (Wilson)
 
-usage: bench-model.py [--json] [--rows] [--held] [--fitted] [--quick] [FAMILY…]
+usage: bench-model.py [--json] [--rows] [--held] [--fitted] [--quick] [--machine] [FAMILY…]
        bench-model.py --fit [--leave-out] [--quick]
 """
 import argparse
@@ -31,13 +31,13 @@ NOISE = 0.001  # of rewrite/plan/compare.c
 Z = 1.645  # one-sided, 95 %
 
 
-def rows(build, names=()):
+def rows(build, names=(), options=()):
     """Every published row with its modelled time."""
     folder = os.path.join(results.ROOT, "tests/published")
     files = [f for f in sorted(glob.glob(f"{folder}/*.tsv")) if os.path.basename(f) != "devices.tsv" and
              not os.path.basename(f).startswith("baseline") and
              (not names or os.path.basename(f)[:-4] in names)]
-    done = subprocess.run([os.path.join(build, "tests/published/published-model"), f"{folder}/devices.tsv",
+    done = subprocess.run([os.path.join(build, "tests/published/published-model"), *options, f"{folder}/devices.tsv",
                            f"{folder}/kernels", *files], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
                           check=False)
     if done.returncode:
@@ -124,6 +124,7 @@ def main():
     p.add_argument("--held", action="store_true", help="only rows that nothing was fitted to")
     p.add_argument("--fitted", action="store_true", help="only the others")
     p.add_argument("--quick", action="store_true", help="nothing written")
+    p.add_argument("--machine", action="store_true", help="slots by machine code (docs/TIMING.md); nothing written")
     p.add_argument("--fit", action="store_true", help="fit constants, print them; nothing written")
     p.add_argument("--leave-out", action="store_true")
     p.add_argument("family", nargs="*")
@@ -132,7 +133,8 @@ def main():
         script = os.path.join(results.ROOT, "bench/fit-model.py")
         options = ["--leave-out"] * o.leave_out + ["--quick"] * o.quick
         sys.exit(subprocess.run([sys.executable, script, "--build", o.build, *options], check=False).returncode)
-    found = [r for r in rows(o.build, o.family) if not (o.held and not r["held"] or o.fitted and r["held"])]
+    found = [r for r in rows(o.build, o.family, ["--machine"] * o.machine)
+             if not (o.held and not r["held"] or o.fitted and r["held"])]
     if not found:
         sys.exit("bench-model: no rows")
     if o.rows:
@@ -155,7 +157,7 @@ def main():
     figures += [{"name": "model.false_keeps", "value": s["false"]},
                 {"name": "model.missed_gains", "value": s["missed"]}, {"name": "model.pairs", "value": s["pairs"]}]
     figures += [{"name": f"model.{k}", "value": round(v, 5)} for k, v in (rates or {}).items()]
-    if not o.quick and not o.family:
+    if not o.quick and not o.machine and not o.family:
         results.write(o.out, "model", model=[{k: r[k] for k in WRITTEN} for r in found], figures=figures)
 
 

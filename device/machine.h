@@ -170,6 +170,14 @@ struct dev_machine_cost {
 int dev_machine_count(const struct dev_machine_kernel *k, struct dev_machine_cost *ret, struct dt_str *why,
                       struct dt_err *e);
 
+/* Lines of a text, and one more: how many counts dev_machine_launch takes. */
+uint32_t dev_machine_nline(const char *ptx, size_t len);
+struct dovetail_line;
+/* dev_machine_count of a launch of `lanes` threads in `warps`, whose executor counted lines of `ptx`. */
+int dev_machine_launch(const char *ptx, size_t len, const char *arch, const char *entry,
+                       const struct dovetail_line *count, uint32_t n, uint64_t lanes, uint64_t warps,
+                       struct dev_machine_cost *ret, struct dt_str *why, struct dt_err *e);
+
 static inline bool sass_always(const struct sass_inst *i) { return i->guard == SASS_PT && !i->guard_not; }
 
 #endif

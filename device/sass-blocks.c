@@ -14,7 +14,8 @@
  *              where PTX's instruction is one of the machine, too. Not lines that loops have under predicates only.
  *              Of a loop's body the other lines, which may be folded or come from outside, count only where it has
  *              neither such instructions nor anchors
- *   slow paths the subroutines of floating point that the assembler calls for odd operands do not run (weak)
+ *   slow paths the subroutines of floating point that the assembler calls for odd operands do not run (weak), nor do
+ *              blocks whose anchors are all of lines that were not executed
  *   shares     what is still open is shared in proportion to the lines' counts; a block of which the lines say nothing
  *              runs as often as the one that it comes behind (weakest)
  *
@@ -333,12 +334,11 @@ static int by_node(const void *a, const void *b)
     return x->node != y->node ? (x->node > y->node) - (x->node < y->node) : (x->n > y->n) - (x->n < y->n);
 }
 
-/* The part of a PTX instruction that a machine instruction does; 0: it is no anchor. */
-static double part_of(const struct net *n, uint32_t k)
+/* The part of a PTX instruction (of line `l`, or NULL) that a machine instruction does; 0: it is no anchor. */
+static double part_of_line(const struct net *n, uint32_t k, const struct dev_line *l)
 {
     static const uint8_t bytes[8] = {1, 1, 2, 2, 4, 8, 16, 4};
     const struct sass_inst *i = &n->c->inst[k];
-    const struct dev_line *l = blocks_line(n, k);
     if (!l || !l->bytes || l->guarded == sass_always(i))
         return 0;
     switch (i->op->code) {
@@ -357,6 +357,23 @@ static double part_of(const struct net *n, uint32_t k)
     case 0x03b: /* LDSM */ return 1;
     default: return 0;
     }
+}
+
+static double part_of(const struct net *n, uint32_t k) { return part_of_line(n, k, blocks_line(n, k)); }
+
+/* Has the block anchors, and all of lines that were not executed? */
+static bool never_ran(const struct net *n, const struct code_block *b)
+{
+    bool none = false;
+    for (uint32_t i = b->first; i <= b->last; i++) {
+        uint32_t l = n->c->line[i];
+        if (!l || l >= n->nline || part_of_line(n, i, &n->line[l]) <= 0)
+            continue;
+        if (n->line[l].lanes)
+            return false;
+        none = true;
+    }
+    return none;
 }
 
 /* List the lines of each block, and from that the copies of loops' bodies. */
@@ -574,11 +591,13 @@ static bool float_path(const struct code *c, uint32_t f)
 
 static void mark_slow(struct net *n)
 {
-    for (uint32_t k = 0; k < n->nblock; k++)
+    for (uint32_t k = 0; k < n->nblock; k++) {
+        n->slow[k + 1] = never_ran(n, &n->c->block[n->block[k]]);
         for (uint32_t i = n->c->block[n->block[k]].first; i <= n->c->block[n->block[k]].last; i++) {
             uint32_t f = n->c->call[i], l = n->c->line[i];
             n->slow[k + 1] |= f != CODE_NONE && n->odd[f] && !(l && l < n->nline && n->line[l].call);
         }
+    }
 }
 
 static void equations(struct net *n, const struct at *at, uint32_t nat, struct doms *d, const bool *none)

@@ -11,7 +11,10 @@
  * timeline a row; where those of EXEC change, all kernels are executed again. --constants prints the table of constants
  * instead.
  *
- * usage: published-model [--sets] DEVICES.tsv KERNELS FAMILY.tsv… | --constants
+ * With --machine the slots of pipes are those of the machine code, where an assembler is at hand and its code is known
+ * (device/machine.h), instead of weighted PTX.
+ *
+ * usage: published-model [--sets | --machine] DEVICES.tsv KERNELS FAMILY.tsv… | --constants
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,6 +25,7 @@
 #include "base/file.h"
 #include "base/vec.h"
 #include "device/device.h"
+#include "device/machine.h"
 #include "softgpu/sg.h"
 
 enum {
@@ -74,6 +78,7 @@ static struct dt_vec(struct counted) counts;
 static struct dt_vec(struct resources) resources;
 static const char *file; /* that is read */
 static unsigned line;
+static bool by_machine; /* --machine */
 
 static void die(const char *what, const char *more)
 {
@@ -269,6 +274,37 @@ static void arguments(struct memory *m, const struct sg_kernel_info *info, char 
     }
 }
 
+/* With --machine: slots by what the assembler makes of the kernel (device/machine.h), if that is known. What is issued
+ * under a predicate that holds for no thread goes to no pipe of memory: the executor counted the accesses. */
+static void machine(const struct code *c, const struct gpu *g, const char *entry, const struct dovetail_line *count,
+                    uint32_t many, uint32_t ran, const struct sg_work *w, struct sg_stats *st)
+{
+    static const uint8_t to[SASS_PIPES] = {
+        [SASS_PIPE_FMA] = SG_PIPE_FMA,  [SASS_PIPE_HEAVY] = SG_PIPE_IMAD,   [SASS_PIPE_ALU] = SG_PIPE_ALU,
+        [SASS_PIPE_HALF] = SG_PIPE_FMA, [SASS_PIPE_FP64] = SG_PIPE_FP64,    [SASS_PIPE_XU] = SG_PIPE_XU,
+        [SASS_PIPE_LSU] = SG_PIPE_LSU,  [SASS_PIPE_TENSOR] = SG_PIPE_TENSOR};
+    struct dev_machine_cost cost;
+    struct dt_str why = {0};
+    struct dt_err e = {0};
+    double slots[SG_PIPES] = {0}, scale = (double)w->blocks / ran;
+    if (!st->profile.alone_near)
+        return;
+    int r = dev_machine_launch(c->ptx, c->len, g->arch, entry, count, many, (uint64_t)ran * w->threads,
+                               (uint64_t)ran * ((w->threads + 31) / 32), &cost, &why, &e);
+    dt_str_done(&why);
+    if (r)
+        return;
+    for (unsigned p = 0; p < SASS_PIPES; p++)
+        slots[to[p]] += cost.pipe[p] * scale;
+    double memory = (double)st->profile.slots[SG_PIPE_LSU];
+    if (slots[SG_PIPE_LSU] > memory) {
+        slots[SG_PIPE_NONE] += slots[SG_PIPE_LSU] - memory;
+        slots[SG_PIPE_LSU] = memory;
+    }
+    for (unsigned p = 0; p < SG_PIPES; p++)
+        st->profile.slots[p] = (uint64_t)(slots[p] + 0.5);
+}
+
 /* Executes the launch, if none like it has been, and fills w. */
 static void launch(const struct gpu *g, const struct code *c, struct memory *m, struct sg_module *mod, char **col,
                    struct sg_work *w)
@@ -320,11 +356,20 @@ static void launch(const struct gpu *g, const struct code *c, struct memory *m, 
     }
     struct counted done = {.what = what};
     struct sg_fault fault;
+    uint32_t many = by_machine ? dev_machine_nline(c->ptx, c->len) : 0;
+    struct dovetail_line *count = calloc(many + 1, sizeof *count);
+    if (!count)
+        die("memory", "");
+    l.line = many ? count : NULL;
+    l.nline = many;
     if (sg_execute(m->d, &l, &done.stats, &fault)) {
         char text[512];
         sg_fault_text(&fault, text, sizeof text);
         die(col[NAME], text);
     }
+    if (many)
+        machine(c, g, col[KERNEL], count, many, l.some.block ? l.some.n : w->blocks, w, &done.stats);
+    free(count);
     w->stats = done.stats;
     if (!dt_push(&counts, done))
         die("memory", "");
@@ -530,10 +575,13 @@ int main(int argc, char **argv)
     if (argc == 2 && !strcmp(argv[1], "--constants"))
         return print_constants(), 0;
     bool sets = argc > 1 && !strcmp(argv[1], "--sets");
-    argv += sets;
-    argc -= sets;
+    by_machine = argc > 1 && !strcmp(argv[1], "--machine");
+    argv += sets + by_machine;
+    argc -= sets + by_machine;
     if (argc < 4)
-        return fprintf(stderr, "usage: %s [--sets] DEVICES.tsv KERNELS FAMILY.tsv… | --constants\n", argv[0]), 2;
+        return fprintf(stderr, "usage: %s [--sets | --machine] DEVICES.tsv KERNELS FAMILY.tsv… | --constants\n",
+                       argv[0]),
+               2;
     read_gpus(argv[1]);
     for (int i = 3; i < argc; i++) {
         char *at = whole(argv[i]), *text, *col[COLUMNS];
