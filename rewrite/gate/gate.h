@@ -115,6 +115,7 @@ struct rw_trial {
     uint32_t first, n; /* T, in next */
     char key[DT_SHA256_TEXT];
     unsigned orders;                 /* that it passed; ran or known */
+    bool repeated;                   /* an equal one passed in this planning */
     bool known, *touched, *compared; /* T's costs are known from an equal one that passed; by buffer */
     char library[DT_SHA256_TEXT];    /* its key there, "": none */
     uint8_t **want;                  /* by buffer: what S leaves */

@@ -416,7 +416,7 @@ int rw_trial_begin(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *
     if (known) {
         memcpy(&next->cost[first], known->cost, t->n * sizeof *next->cost);
         t->orders = known->orders;
-        t->known = true;
+        t->known = t->repeated = true;
         return 1;
     }
     int r = rw_library_get(t, &next->cost[first], e);

@@ -2,11 +2,12 @@
  * busy one, and on another one.
  *
  * A second of the budget is what an idle machine of two cores does in one: RATE thread-instructions of the software
- * device, or MODULES modules through the assembler. A candidate costs what its launches S and T have to run, what was
- * assembled for it, and, if it is accepted, its block orders under the race detector and the analysis of what is new.
- * It costs that also where the performance library, or an equal candidate before it, knew the result: a plan must not
- * depend on what a machine has seen. The last verification of the whole plan is taken off first. What comes before the
- * search (compiling, the analysis, the reference runs) is not counted: it has to be done for any plan.
+ * device, or MODULES modules through the assembler. A candidate costs what its launches S and T have to run, what
+ * was assembled for it, and, if it is accepted, its block orders under the race detector and the analysis of what is
+ * new. It costs that also where the performance library knew the result: a plan must not depend on what a machine
+ * has seen. What an equal candidate of this planning has shown, as layers repeat, is not done again and costs next
+ * to nothing. The last verification of the whole plan is taken off first. What comes before the search (compiling,
+ * the analysis, the reference runs) is not counted: it has to be done for any plan.
  *
  * Where the budget ends, the plan is the best so far, and says `stopped`: what was not tried, and which budget would
  * have done. A clock is there for safety alone: at PATIENCE times the budget the search ends by it, the plan says so,
@@ -21,10 +22,11 @@
 
 #define RATE 4e9
 #define MODULES 12
-#define RACES 2     /* so many times as long under the race detector */
-#define PATIENCE 5  /* the clock's times the budget */
-#define LEAST 20    /* seconds that the clock gives any budget */
-#define LAUNCH 2e-5 /* seconds of an analysis for each launch of the graph: the maps of what is new */
+#define RACES 2       /* so many times as long under the race detector */
+#define PATIENCE 5    /* the clock's times the budget */
+#define LEAST 20      /* seconds that the clock gives any budget */
+#define REPEATED 0.02 /* seconds of a candidate of which an equal one was tried: the layers of a model repeat */
+#define LAUNCH 2e-5   /* seconds of an analysis for each launch of the graph: the maps of what is new */
 
 static uint64_t instructions(const struct dev_cost *cost, uint32_t first, uint32_t n)
 {
@@ -71,25 +73,24 @@ void rw_budget_reserve(struct rw_planner *p, unsigned inputs, unsigned schedules
     p->deadline_us = p->deadline_us > now + last ? p->deadline_us - last : now;
 }
 
-void rw_budget_built(struct rw_planner *p, const struct rw_edit *x, const struct rw_state *next, unsigned fresh)
+void rw_budget_built(struct rw_planner *p, const struct rw_edit *x, const struct rw_state *next, unsigned fresh,
+                     bool repeated)
 {
-    double work = (double)fresh / MODULES;
-    uint32_t n = (uint32_t)x->part.n;
-    for (uint32_t k = 0; k < x->nlaunch && !p->gate.sample; k++)
+    double work = repeated ? REPEATED : (double)fresh / MODULES + sampled(p) / RATE;
+    for (uint32_t k = 0; k < x->nlaunch && !p->gate.sample && !repeated; k++)
         work += (double)instructions(x->now->cost, x->launch[k], 1) / RATE;
-    for (uint32_t k = 0; next->from && k < next->graph->nlaunch && n && !p->gate.sample; k++)
+    for (uint32_t k = 0; next->from && k < next->graph->nlaunch && !p->gate.sample && !repeated; k++)
         work += next->from[k] == UINT32_MAX ? (double)instructions(next->cost, k, 1) / RATE : 0;
-    p->work_s += work + sampled(p) / RATE;
+    p->work_s += work;
     p->tried++;
 }
 
-void rw_budget_accepted(struct rw_planner *p, const struct rw_edit *x, const struct rw_state *next)
+void rw_budget_accepted(struct rw_planner *p, const struct rw_state *next, bool repeated)
 {
     double work = LAUNCH * next->graph->nlaunch;
-    for (uint32_t k = 0; next->from && k < next->graph->nlaunch && !p->gate.sample; k++)
+    for (uint32_t k = 0; next->from && k < next->graph->nlaunch && !p->gate.sample && !repeated; k++)
         work +=
             next->from[k] == UINT32_MAX ? (double)instructions(next->cost, k, 1) * RACES * p->gate.orders / RATE : 0;
-    (void)x;
     p->work_s += work;
 }
 
