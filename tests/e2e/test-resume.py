@@ -175,7 +175,9 @@ class Resume(unittest.TestCase):
         job = self.post(s, endless(1), "want=run")
         for kills in (1, 2):
             self.running(s, job)
-            s.until("/v1/jobs", lambda _: s.rows()[job["id"]][0]["state"] == "running")
+            # the row that the kill will find is this start's, not the one that the kill before it left
+            s.until("/v1/jobs", lambda _, n=kills: (lambda row: row["state"] == "running" and row["kills"] == n - 1)(
+                s.rows()[job["id"]][0]))
             s.kill()
             s.begin()
             if kills == 1:
