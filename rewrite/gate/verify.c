@@ -132,7 +132,10 @@ struct rw_reference {
     struct rw_special *special;     /* NULL: there is one input only */
     bool talks;                     /* blocks of a launch are in conflict: the fast detector cannot be used */
     bool races;                     /* nothing orders them, or threads of a block: no detector can be used */
-    uint64_t race_us, plain_us;     /* how long the original took, under the race detector and without */
+    /* by buffer, NULL: all is compared; empty where what is in it in the end hangs on a race, all bytes elsewhere */
+    struct ana_set *only;
+    struct ana_interval *whole; /* what those point to */
+    uint64_t race_us, plain_us; /* how long the original took, under the race detector and without */
 };
 
 struct rw_reference *rw_reference_free(struct rw_reference *ref)
@@ -141,6 +144,8 @@ struct rw_reference *rw_reference_free(struct rw_reference *ref)
         outputs_done(&ref->want[k]);
     if (ref) {
         rw_special_free(ref->special);
+        free(ref->only);
+        free(ref->whole);
         free(ref->want);
     }
     free(ref);
@@ -303,6 +308,38 @@ static int all_inputs(struct runs *x, const struct ana_result *a, struct rw_snap
     return r;
 }
 
+/* Whatever a launch writes that races, or that reads what hangs on a race, is another thing in every run: it is not
+ * compared. Buffer by buffer; no launch that races is ever changed. */
+static int leave_races_out(struct rw_reference *ref, const struct ana_result *a, const bool *racy, struct dt_err *e)
+{
+    const struct dt_graph *g = ref->graph;
+    dt_free_ bool *loose = dt_calloc((size_t)g->nbuffer + 1, sizeof *loose);
+    ref->only = dt_calloc((size_t)g->nbuffer + 1, sizeof *ref->only);
+    ref->whole = dt_calloc((size_t)g->nbuffer + 1, sizeof *ref->whole);
+    if (!loose || !ref->only || !ref->whole)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t l = 0; l < g->nlaunch; l++) {
+        const struct ana_launch *x = &a->launch[l];
+        bool hangs = racy[l];
+        for (uint32_t k = 0; k < x->naccess; k++)
+            hangs |= x->access[k].reads && loose[x->access[k].buffer];
+        for (uint32_t k = 0; k < x->naccess; k++)
+            loose[x->access[k].buffer] |= hangs && x->access[k].writes;
+    }
+    for (uint32_t b = 0; b < g->nbuffer; b++) {
+        ref->whole[b] = (struct ana_interval){0, g->buffer[b].bytes};
+        ref->only[b] = ref->sample ? ref->sample->want[b] : (struct ana_set){&ref->whole[b], g->buffer[b].bytes != 0};
+        ref->only[b].n = loose[b] ? 0 : ref->only[b].n;
+    }
+    return 0;
+}
+
+/* By buffer, the bytes that are compared; NULL: all. */
+static const struct ana_set *compared(const struct rw_reference *ref)
+{
+    return ref->only ? ref->only : ref->sample ? ref->sample->want : NULL;
+}
+
 int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsigned inputs, const struct ana_result *a,
                      const struct rw_sample *sample, struct rw_reference **ret, struct rw_snaps **ret_snaps,
                      struct dt_err *e)
@@ -328,6 +365,8 @@ int rw_reference_checked(struct dev_device *d, const struct dev_prog *original, 
     int r = ref->inputs > 1 ? rw_special_new(original, x.soft, &ref->special, e) : 0;
     if (r == 0)
         r = all_inputs(&x, a, ret_snaps, e);
+    if (r == 0 && checked && checked->races && a)
+        r = leave_races_out(ref, a, checked->racy, e);
     rw_watch(d, ref->talks, 0, false, NULL);
     dev_run_free(x.run);
     free(x.mine);
@@ -355,7 +394,8 @@ int rw_reference_snaps(struct dev_device *d, const struct rw_reference *ref, con
     if (r == 0)
         r = verify_fetch(run, p->graph, &got, e);
     if (r == 0)
-        r = verify_compare(ref->graph, &ref->want[0], p->graph, &got, NULL, "versions of its intermediates", e);
+        r = verify_compare(ref->graph, &ref->want[0], p->graph, &got, compared(ref), "versions of its intermediates",
+                           e);
     outputs_done(&got);
     dev_run_free(run);
     return r < 0 ? rw_recover(d, r, e) : 0;
@@ -439,8 +479,7 @@ int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const s
         if (r == 0 && (r = verify_fill(run, ref->special, plan->graph, ref->inputs, input, e)) == 0)
             r = !k && cost ? once_with_costs(run, plan->graph, cost, e) : dev_run_once(run, e);
         if (r == 0 && (r = verify_fetch(run, plan->graph, &got, e)) == 0)
-            r = verify_compare(ref->graph, &ref->want[input], plan->graph, &got, ref->sample ? ref->sample->want : NULL,
-                               what, e);
+            r = verify_compare(ref->graph, &ref->want[input], plan->graph, &got, compared(ref), what, e);
         outputs_done(&got);
     }
     rw_watch(d, talks, 0, false, NULL);
