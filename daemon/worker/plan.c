@@ -21,8 +21,8 @@
 #include "daemon/worker/worker.h"
 #include "rewrite/rewrite.h"
 
-/* Planning without --budget stops here with the best so far: well before the service's limit for a job (600 s) would
- * lose it all. */
+/* Planning without --budget stops here with the best so far. Its clock (rewrite/plan/budget.c: three times that) ends
+ * it well before the service's limit for a job (600 s), which would lose it all. */
 #define DEFAULT_BUDGET_S 120
 #define RECIPES 20 /* that explain tells of */
 

@@ -23,7 +23,7 @@
 #define RATE 4e9
 #define MODULES 12
 #define RACES 2       /* so many times as long under the race detector */
-#define PATIENCE 5    /* the clock's times the budget */
+#define PATIENCE 3    /* the clock's times the budget */
 #define LEAST 20      /* seconds that the clock gives any budget */
 #define REPEATED 0.02 /* seconds of a candidate of which an equal one was tried: the layers of a model repeat */
 #define LAUNCH 2e-5   /* seconds of an analysis for each launch of the graph: the maps of what is new */
@@ -64,11 +64,8 @@ void rw_budget_reserve(struct rw_planner *p, unsigned inputs, unsigned schedules
 {
     if (!p->bounded)
         return;
-    if (dev_info(p->dev)->soft) {
-        double pass = p->gate.sample ? sampled(p) : (double)of_graph(p);
-        p->budget_s -= pass * (inputs + RACES * schedules) / RATE;
-        return;
-    }
+    double pass = p->gate.sample ? sampled(p) : (double)of_graph(p);
+    p->budget_s -= pass * (inputs + RACES * schedules) / RATE;
     uint64_t last = rw_reference_us(p->gate.ref, inputs, schedules), now = dt_now_us();
     p->deadline_us = p->deadline_us > now + last ? p->deadline_us - last : now;
 }
