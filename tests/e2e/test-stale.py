@@ -122,9 +122,9 @@ class Crowd(Store):
     """With a night that goes on."""
     def test_crowd(self):
         """Ten thousand go stale at once, are asked for and planned again: a new job that comes in the middle of that
-        hardly notices, though the service gives up what it was at. DOVETAIL_TEST_JOBS=N: so many of them (5)."""
+        hardly notices, though the service gives up what it was at. DOVETAIL_TEST_STALE=N: so many of them (5)."""
         self.rows("DELETE FROM entry")
-        each = int(os.environ.get("DOVETAIL_TEST_JOBS", "5"))
+        each = int(os.environ.get("DOVETAIL_TEST_STALE", "5"))
         fresh = iter(range(10000, 20000))
 
         def new(wait):
