@@ -66,6 +66,7 @@ struct dtd_pool {
     struct dtd_pool_counts count;
     uv_timer_t restart, turn;
     unsigned restart_ms;
+    uint64_t alone;  /* uv_now() until which no worker is started aside, since one could not */
     uv_timer_t beat; /* looks for workers that have gone silent */
     uint64_t last_beat;
     bool stopping, kicking;

@@ -4,7 +4,7 @@
  * There is one worker per device at a time, and on the software device a second, `aside`, for the jobs that nobody
  * waits for (stale.c, night.c): a user's job that comes meanwhile does not wait for a worker to start, nor finds one
  * that has to load the assembler first. A GPU has one: another process on it would disturb what is measured, and so
- * there the worker is ended, and started for the user's job.
+ * there the worker is ended, and started for the user's job. Where a second one cannot start, the first has all jobs.
  *
  * Whose job a worker gets, and when a running job yields to another user's, is decided in fair.h; a job that yields is
  * given back to the queue and its worker is ended. A device that had no worker so far gets one when a slot is free, or
@@ -24,6 +24,7 @@
 #include "daemon/service/fair.h"
 
 #define ASIDE_IDLE_MS 10000 /* then a worker that is aside ends */
+#define ALONE_MS 60000      /* without one, where it could not start */
 
 int dtd_pool_new(struct dtd_service *s, struct dtd_pool **ret, struct dt_err *e)
 {
@@ -73,7 +74,8 @@ static bool soft(const struct dtd_device *d) { return !strncmp(d->key, "soft", 4
 static bool pool_aside(const struct dtd_pool *p, const struct dtd_job *j)
 {
     const struct dtd_device *d = dtd_pool_device(p, j->device);
-    return j->aside && j->posts <= 1 && p->service->cfg.max_workers > 1 && d && soft(d);
+    return j->aside && j->posts <= 1 && p->service->cfg.max_workers > 1 && d && soft(d) &&
+           uv_now(p->service->loop) >= p->alone;
 }
 
 static void copy_text(char *to, size_t n, const json_t *o, const char *name)
@@ -119,12 +121,16 @@ void pool_fail_queued(const struct dtd_worker *failed, const char *problem)
     struct dtd_pool *p = failed->pool;
     struct dtd_jobs *js = &p->service->jobs;
     struct dtd_job *next;
+    if (failed->aside) { /* its jobs are for the other worker */
+        p->alone = uv_now(p->service->loop) + ALONE_MS;
+        return;
+    }
     for (const struct dtd_worker *w = p->workers; w; w = w->next)
-        if (w->hello && w->state != WORKER_ENDING && w->aside == failed->aside && !strcmp(w->device, failed->device))
+        if (w->hello && w->state != WORKER_ENDING && !w->aside && !strcmp(w->device, failed->device))
             return;
     for (struct dtd_job *j = js->head; j; j = next) {
         next = j->next;
-        if (j->state != DTD_QUEUED || strcmp(j->device, failed->device) || pool_aside(p, j) != failed->aside)
+        if (j->state != DTD_QUEUED || strcmp(j->device, failed->device) || pool_aside(p, j))
             continue;
         for (struct dtd_worker *w = p->workers; w; w = w->next)
             if (w->job == j) /* an ending one that would still give it back */

@@ -5,7 +5,9 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import sqlite3
+import tempfile
 import time
 
 import harness
@@ -116,6 +118,35 @@ class Stale(Store):
         self.assertEqual(self.rows("SELECT origin, state, tries FROM recipe"), [("carried", "refused", 1)])
         self.assertEqual(self.rows("SELECT carried FROM entry WHERE want = 'plan' ORDER BY id"), [(0,), (0,)])
         self.rows("DELETE FROM recipe")
+
+
+class Alone(Store):
+    """A second worker cannot start."""
+    switch = tempfile.mkdtemp(prefix="dovetail-e2e.")
+    script = os.path.join(switch, "worker")
+
+    @classmethod
+    def setUpClass(cls):
+        with open(cls.script, "w", encoding="utf-8") as f:
+            f.write(f"#!/bin/sh\n[ ! -e {cls.switch}/none ] || exit 3\nexec {os.path.abspath(harness.WORKER)} \"$@\"\n")
+        os.chmod(cls.script, 0o755)
+        cls.config = {"worker": cls.script}
+        cls.addClassCleanup(shutil.rmtree, cls.switch, ignore_errors=True)
+        super().setUpClass()
+
+    def test_alone(self):
+        """What is planned again is planned by the worker that is there."""
+        graphs = [harness.chain(2, factor=17 + i) for i in range(2)]
+        first = [self.plan(g) for g in graphs]
+        self.age("dovetail", "0.0.1")
+        with open(self.switch + "/none", "w", encoding="utf-8"):
+            pass
+        for g, doc in zip(graphs, first):
+            r = self.s.post(g)
+            self.assertEqual((r.headers["Dovetail-Cache"], r.body), ("stale", doc))
+        jobs = self.s.until("/v1/jobs", lambda d: len(d["jobs"]) == 4 and all(j["state"] == "done" for j in d["jobs"]))
+        self.assertEqual(len(jobs["jobs"]), 4)
+        self.assertEqual(self.s.metric("dovetail_workers_started_total"), 2)
 
 
 class Crowd(Store):
