@@ -4,6 +4,7 @@ secrets; what can be served is served.
 import os
 import random
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -455,6 +456,52 @@ class Secrets(unittest.TestCase):
             s.reader.join()
             for f in (s.process.stdin, s.process.stdout, s.process.stderr):
                 f.close()
+
+
+class Encrypted(unittest.TestCase):
+    """Over TCP, by TLS alone."""
+    SECRET = "a-word-of-tls"
+
+    def test_tls(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        server = Server(password=self.SECRET, listen_addresses="'127.0.0.1'", port=port)
+        self.addCleanup(server.remove)
+        ours, other = (self.certificate(server, name) for name in ("ours", "other"))
+        with open(os.path.join(server.data, "pg_hba.conf"), "w", encoding="utf-8") as f:
+            f.write("local all super trust\nhostssl all all 127.0.0.1/32 scram-sha-256\n")
+        server.sql(f"ALTER SYSTEM SET ssl_cert_file = '{ours}.crt'", "postgres")
+        server.sql(f"ALTER SYSTEM SET ssl_key_file = '{ours}.key'", "postgres")
+        server.sql("ALTER SYSTEM SET ssl = on", "postgres")
+        server.stop()
+        server.start()
+        for mode, root, word in (("verify-full", ours, None), ("verify-full", other, "certificate"),
+                                 ("disable", ours, "no encryption")):
+            with self.subTest(mode=mode, root=os.path.basename(root)):
+                s = Store(f"postgresql://dovetail:{self.SECRET}@127.0.0.1:{port}/dovetail?sslmode={mode}"
+                          f"&sslrootcert={root}.crt")
+                self.addCleanup(s.close)
+                s.until("away" if word else "ok")
+                r = s.put(new(), plan=plan(1))
+                self.assertEqual(r.outcome, "away" if word else "ok", r)
+                if word:
+                    self.assertIn(word, r.why)
+                else:
+                    seen = server.sql("SELECT DISTINCT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) "
+                                      "WHERE usename = 'dovetail'", "postgres")
+                    self.assertEqual(seen, [["t"]])
+                self.assertNotIn(self.SECRET, repr((s.log, s.replies, s.other)))
+
+    def certificate(self, server, name):
+        path = os.path.join(server.dir, name)
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", path + ".key", "-out",
+                        path + ".crt", "-days", "2", "-subj", "/CN=" + name, "-addext", "subjectAltName=IP:127.0.0.1"],
+                       stdin=subprocess.DEVNULL, capture_output=True, check=True)
+        os.chmod(path + ".key", 0o600)
+        if server.user:
+            os.chown(path + ".key", server.user.pw_uid, server.user.pw_gid)
+        return path
 
 
 class Hostile(Case):
