@@ -146,7 +146,7 @@ class Alone(Store):
             self.assertEqual((r.headers["Dovetail-Cache"], r.body), ("stale", doc))
         jobs = self.s.until("/v1/jobs", lambda d: len(d["jobs"]) == 4 and all(j["state"] == "done" for j in d["jobs"]))
         self.assertEqual(len(jobs["jobs"]), 4)
-        self.assertEqual(self.s.metric("dovetail_workers_started_total"), 2)
+        self.assertIn(self.s.metric("dovetail_workers_started_total"), (2, 3))  # it is tried again after a minute
 
 
 class Crowd(Store):
