@@ -11,8 +11,10 @@
  * the device is shared by MPS. On a MIG slice only that slice's processes count, found by the UUID that CUDA gives it;
  * other slices share power and clocks, which are watched.
  *
- * A GPU is idle when no other process has a context on it, and its utilisation is next to nothing (dev_idle). Who reads
- * its counters by DCGM does not show here.
+ * A GPU is idle when no other process has a context on it, its utilisation is next to nothing, and nobody holds its
+ * counters, as DCGM does while it profiles (dev_idle). The last is found by counting over nothing, which CUPTI refuses
+ * as busy; where it refuses for another reason, such as privileges, or because this process has opened the software
+ * device, that says nothing. Not tried beside a real DCGM.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -23,6 +25,7 @@
 #include "base/alloc.h"
 #include "device/device-priv.h"
 #include "device/measure.h"
+#include "device/profile.h"
 
 typedef struct nvmlDevice_st *nvmlDevice_t;
 struct nvml_process { /* nvmlProcessInfo_t of _v2 and _v3 */
@@ -99,6 +102,19 @@ static bool watch_device(struct dev_device *d, nvmlDevice_t *ret)
            d->cu->cuDeviceGetPCIBusId(bus, sizeof bus, d->dev) == CUDA_SUCCESS && !nvml.by_bus(bus, ret);
 }
 
+static int watch_nothing(void *user, struct dt_err *e) { return 0; }
+
+/* Somebody else has the counters now. */
+static bool watch_counted(struct dev_device *d)
+{
+    struct dev_counters c;
+    struct dt_err e = {0};
+    bool retry = false;
+    int r = dev_count(d, watch_nothing, NULL, &c, &retry, &e);
+    dt_err_done(&e);
+    return r < 0 && retry;
+}
+
 bool dev_idle(struct dev_device *d, char *why, size_t n)
 {
     struct dev_state s;
@@ -107,6 +123,10 @@ bool dev_idle(struct dev_device *d, char *why, size_t n)
     dev_state(d, &s);
     if (s.others) {
         snprintf(why, n, "the GPU is in use: %u other process%s on it", s.others, s.others > 1 ? "es are" : " is");
+        return false;
+    }
+    if (!d->cu->soft && watch_counted(d)) {
+        snprintf(why, n, "the GPU is in use: another process, DCGM perhaps, has its counters");
         return false;
     }
     if (!watch_device(d, &dev) || !nvml.utilization)

@@ -32,6 +32,7 @@
 #include "cache/cache.h"
 #include "daemon/shared/shared.h"
 #include "daemon/service/hits.h"
+#include "daemon/service/night.h"
 #include "daemon/service/service.h"
 #include "graph/graph.h"
 
@@ -297,6 +298,8 @@ static void post_after(struct dtd_async *a)
         dtd_log_job(DT_LOG_INFO, j, p->digest, "%s on %s, queued", j->want, j->device);
         j->keep = p->keep;
         p->keep = NULL;
+        dtd_requeue_look();
+        dtd_night_look();
     }
     dtd_pool_kick(s->pool);
 }

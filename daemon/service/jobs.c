@@ -266,6 +266,7 @@ int dtd_jobs_post(struct dtd_jobs *js, const struct dtd_post *p, struct dtd_job 
         return r < 0 ? r : dt_err_set(e, DT_E_NOMEM, "out of memory");
     }
     snprintf(j->id, sizeof j->id, "%08x-%llu", js->boot, (unsigned long long)++js->next_id);
+    j->aside = p->aside;
     js->total[DTD_QUEUED]++;
     dtd_job_own(js, j, p->uid, p->posted);
     add_event(j, DTD_EV_STATE, json_pack("{s:s}", "event", "queued"));

@@ -76,6 +76,7 @@ struct dtd_job {
     bool drains, seen; /* it ran when the service was told to stop; somebody has asked for what came of it */
     char *request;     /* body of the request frame; given to the worker at start */
     size_t request_len;
+    bool aside; /* of the service's own, below users' (stale.c, night.c): see pool.h */
     struct dtd_keep *keep;
     char *head;              /* of a job of an earlier service: its request without the graph, and the store's key */
     char *progress;          /* JSON object or NULL */
@@ -126,6 +127,7 @@ struct dtd_post {
     double timeout; /* seconds, 0: the service's */
     char *request;  /* body of the request frame, taken in any case */
     size_t len;
+    bool aside; /* nobody waits for it */
 };
 /* A new job, or the active one with the same share key (then 1, and `request` is freed); the user owns it.
  * DT_E_BUSY: the queue is full; DT_E_SHARE: this user's share of it is. */

@@ -7,9 +7,9 @@
  *
  * What comes next is the first of a list of digests, the most promising first; with a cluster, the first entry of the
  * cluster's queue, into which every host puts its list, so that a graph is planned by one host. A job is made
- * of it only while no other job waits or runs. When somebody posts meanwhile, the night's job is cancelled and made
- * again once the service is idle; it goes on if the post was of the same graph. A graph whose job fails is not tried
- * again in this night. While somebody else uses the GPU nothing is planned (the worker looks, `when_idle`).
+ * of it only while no other job waits or runs. When somebody posts meanwhile, the night's job is cancelled at once and
+ * made again once the service is idle; it goes on if the post was of the same graph. A graph whose job fails is not
+ * tried again in this night. While somebody else uses the GPU nothing is planned (the worker looks, `when_idle`).
  *
  * With `reprofile_window` nothing begins before the window opens, and the night ends when it closes.
  *
@@ -172,7 +172,7 @@ static void night_post(struct night *n, struct reading *r)
     struct dtd_service *s = n->s;
     struct dtd_job *j = NULL;
     struct dt_err full = {0};
-    struct dtd_post post = {n->work.uid, false, r->share, "plan", n->work.device, 0, r->request, r->len};
+    struct dtd_post post = {n->work.uid, false, r->share, "plan", n->work.device, 0, r->request, r->len, true};
     r->request = NULL;
     int posted = dtd_jobs_post(&s->jobs, &post, &j, &full);
     dt_err_done(&full);
@@ -372,6 +372,7 @@ static void night_turn(uv_timer_t *t)
     if (open && !n->opened) {
         n->opened = true;
         dtd_night_report_opened();
+        dtd_pool_fresh(s->pool, n->work.device);
     }
     dtd_night_report_turn();
     if (n->queue)
@@ -414,6 +415,12 @@ bool dtd_night_begin(struct dtd_service *s, const struct dtd_night_work *w, doub
     dtd_night_report_begin(s, &n->work, budget_s, n->queue != NULL);
     n->work.former = NULL;
     return true;
+}
+
+void dtd_night_look(void)
+{
+    if (the_night)
+        night_turn(&the_night->timer);
 }
 
 void dtd_night_stop(void)

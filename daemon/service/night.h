@@ -29,6 +29,7 @@ struct dtd_night_work {
 /* budget_s: nothing begins, and nothing goes on, later than that; 0: no bound. False: a night is under way (or there is
  * no memory), and nothing was begun. It ends by itself, also when the service drains. */
 bool dtd_night_begin(struct dtd_service *s, const struct dtd_night_work *w, double budget_s);
+void dtd_night_look(void); /* a user's job was posted: give way to it now */
 void dtd_night_stop(void); /* the service drains; before the cluster is closed */
 
 /* ---- night-resume.c ---------------------------------------------------------------------------------------------- */

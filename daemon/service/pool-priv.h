@@ -47,6 +47,8 @@ struct dtd_worker {
     struct dtd_lease *lease;  /* under which it plans */
     bool shares;              /* its job asked the cluster for a plan */
     bool storeless;           /* the cache's file was not open when it started */
+    bool aside;               /* it has jobs that nobody waits for (pool.c) */
+    uint64_t idle;            /* aside: uv_now() when it became idle */
 };
 
 struct known {
@@ -64,6 +66,7 @@ struct dtd_pool {
     struct dtd_pool_counts count;
     uv_timer_t restart, turn;
     unsigned restart_ms;
+    uint64_t alone;  /* uv_now() until which no worker is started aside, since one could not */
     uv_timer_t beat; /* looks for workers that have gone silent */
     uint64_t last_beat;
     bool stopping, kicking;
@@ -71,7 +74,7 @@ struct dtd_pool {
 };
 
 /* false: out of memory; else a worker, or its jobs have failed */
-bool worker_spawn(struct dtd_pool *p, const char *device);
+bool worker_spawn(struct dtd_pool *p, const char *device, bool aside);
 void worker_give(struct dtd_worker *w, struct dtd_job *j); /* IDLE */
 void worker_ping(struct dtd_worker *w);                    /* IDLE */
 void worker_end(struct dtd_worker *w);                     /* IDLE: by closing its stdin */
@@ -88,7 +91,7 @@ void worker_watch(struct dtd_worker *w); /* watch.c: BUSY; until the timer is st
 
 bool pool_store(const struct dtd_pool *p); /* is the cache's file open? */
 int pool_learn(struct dtd_pool *p, const char *spec, const json_t *doc);
-void pool_fail_queued(struct dtd_pool *p, const char *device, const char *problem);
+void pool_fail_queued(const struct dtd_worker *w, const char *problem);
 void pool_worker_gone(struct dtd_pool *p, const char *device, bool failed_to_start);
 void pool_answer_pings(struct dtd_pool *p, bool ok, const char *what);
 

@@ -135,8 +135,8 @@ static void settle(struct dtd_worker *w)
         dt_free_ char *problem = dt_problem_json(&e);
         dt_log(DT_LOG_ERROR, "worker for %s: %s", w->device, e.detail ? e.detail : text);
         if (problem)
-            pool_fail_queued(p, w->device, problem);
-        if (!strcmp(w->device, p->service->cfg.device)) {
+            pool_fail_queued(w, problem);
+        if (!w->aside && !strcmp(w->device, p->service->cfg.device)) {
             pool_answer_pings(p, false, e.detail ? e.detail : text);
             if (p->ready) {
                 void (*ready)(struct dtd_service *, struct dt_err *) = p->ready;
@@ -305,6 +305,7 @@ static void become_idle(struct dtd_worker *w)
     if (!w->exited)
         uv_timer_stop(&w->timer);
     w->state = WORKER_IDLE;
+    w->idle = uv_now(w->pool->service->loop);
     if (w->pool->stopping || w->exited)
         worker_end(w);
 }
@@ -384,7 +385,7 @@ static void got_result(struct dtd_worker *w, const char *body, size_t len)
             p->restart_ms = RESTART_MIN_MS;
             become_idle(w);
             pool_answer_pings(p, true, "ready");
-            if (p->ready && !strcmp(w->device, p->service->cfg.device)) {
+            if (p->ready && !w->aside && !strcmp(w->device, p->service->cfg.device)) {
                 void (*ready)(struct dtd_service *, struct dt_err *) = p->ready;
                 p->ready = NULL;
                 ready(p->service, NULL);
@@ -734,7 +735,7 @@ static char **worker_environment(void)
     return all;
 }
 
-bool worker_spawn(struct dtd_pool *p, const char *device)
+bool worker_spawn(struct dtd_pool *p, const char *device, bool aside)
 {
     struct dtd_service *s = p->service;
     dt_free_ char **env = s->cfg.shared ? worker_environment() : NULL;
@@ -747,6 +748,7 @@ bool worker_spawn(struct dtd_pool *p, const char *device)
     snprintf(w->device, sizeof w->device, "%s", device);
     w->handles = 5;
     w->storeless = !pool_store(p);
+    w->aside = aside;
     uv_pipe_init(s->loop, &w->in, 0);
     uv_pipe_init(s->loop, &w->out, 0);
     uv_timer_init(s->loop, &w->timer);

@@ -1,12 +1,16 @@
 /* The pool of workers: which worker gets which job. pool.h draws the life of a worker; pool-worker.c has its process
  * and its frames.
  *
- * There is one worker per device at a time. Whose job it gets, and when a running job yields to another user's, is
- * decided in fair.h; a job that yields is given back to the queue and its worker is ended. A device that had no worker
- * so far gets one when a slot is free, or when an idle worker of another device can be ended. A worker that dies
- * or is killed costs exactly the job it had. The default device's worker is restarted after a pause that doubles
- * from 100 ms to 10 s while it keeps failing to start; jobs for a device whose worker cannot start fail with its
- * reason.
+ * There is one worker per device at a time, and on the software device a second, `aside`, for the jobs that nobody
+ * waits for (stale.c, night.c): a user's job that comes meanwhile does not wait for a worker to start, nor finds one
+ * that has to load the assembler first. A GPU has one: another process on it would disturb what is measured, and so
+ * there the worker is ended, and started for the user's job. Where a second one cannot start, the first has all jobs.
+ *
+ * Whose job a worker gets, and when a running job yields to another user's, is decided in fair.h; a job that yields is
+ * given back to the queue and its worker is ended. A device that had no worker so far gets one when a slot is free, or
+ * when an idle worker of another device can be ended. A worker that dies or is killed costs exactly the job it had. The
+ * default device's worker is restarted after a pause that doubles from 100 ms to 10 s while it keeps failing to start;
+ * jobs for a device whose worker cannot start fail with its reason.
  */
 #include "daemon/service/pool-priv.h"
 
@@ -18,6 +22,9 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "daemon/service/fair.h"
+
+#define ASIDE_IDLE_MS 10000 /* then a worker that is aside ends */
+#define ALONE_MS 60000      /* without one, where it could not start */
 
 int dtd_pool_new(struct dtd_service *s, struct dtd_pool **ret, struct dt_err *e)
 {
@@ -39,10 +46,10 @@ int dtd_pool_new(struct dtd_service *s, struct dtd_pool **ret, struct dt_err *e)
     return 0;
 }
 
-static struct dtd_worker *find_worker(const struct dtd_pool *p, const char *device)
+static struct dtd_worker *find_worker(const struct dtd_pool *p, const char *device, bool aside)
 {
     for (struct dtd_worker *w = p->workers; w; w = w->next)
-        if (w->state != WORKER_ENDING && !strcmp(w->device, device))
+        if (w->state != WORKER_ENDING && w->aside == aside && !strcmp(w->device, device))
             return w;
     return NULL;
 }
@@ -59,6 +66,16 @@ const struct dtd_device *dtd_pool_device(const struct dtd_pool *p, const char *s
 {
     const struct known *k = known_device(p, spec);
     return k ? &k->device : NULL;
+}
+
+static bool soft(const struct dtd_device *d) { return !strncmp(d->key, "soft", 4); }
+
+/* Has it a worker that users' jobs do not get? */
+static bool pool_aside(const struct dtd_pool *p, const struct dtd_job *j)
+{
+    const struct dtd_device *d = dtd_pool_device(p, j->device);
+    return j->aside && j->posts <= 1 && p->service->cfg.max_workers > 1 && d && soft(d) &&
+           uv_now(p->service->loop) >= p->alone;
 }
 
 static void copy_text(char *to, size_t n, const json_t *o, const char *name)
@@ -99,16 +116,21 @@ int pool_learn(struct dtd_pool *p, const char *spec, const json_t *doc)
 
 /* A worker for the device could not start: fail its queued jobs, unless a later one has started meanwhile. Jobs that
  * are with that one have not begun, and count as queued. */
-void pool_fail_queued(struct dtd_pool *p, const char *device, const char *problem)
+void pool_fail_queued(const struct dtd_worker *failed, const char *problem)
 {
+    struct dtd_pool *p = failed->pool;
     struct dtd_jobs *js = &p->service->jobs;
     struct dtd_job *next;
+    if (failed->aside) { /* its jobs are for the other worker */
+        p->alone = uv_now(p->service->loop) + ALONE_MS;
+        return;
+    }
     for (const struct dtd_worker *w = p->workers; w; w = w->next)
-        if (w->hello && w->state != WORKER_ENDING && !strcmp(w->device, device))
+        if (w->hello && w->state != WORKER_ENDING && !w->aside && !strcmp(w->device, failed->device))
             return;
     for (struct dtd_job *j = js->head; j; j = next) {
         next = j->next;
-        if (j->state != DTD_QUEUED || strcmp(j->device, device))
+        if (j->state != DTD_QUEUED || strcmp(j->device, failed->device) || pool_aside(p, j))
             continue;
         for (struct dtd_worker *w = p->workers; w; w = w->next)
             if (w->job == j) /* an ending one that would still give it back */
@@ -125,19 +147,20 @@ bool pool_store(const struct dtd_pool *p)
     return f.open;
 }
 
-static bool wanted(const struct dtd_pool *p, const char *device)
+static bool wanted(const struct dtd_worker *w)
 {
-    if (!strcmp(device, p->service->cfg.device))
+    const struct dtd_pool *p = w->pool;
+    if (!w->aside && !strcmp(w->device, p->service->cfg.device))
         return true;
     for (const struct dtd_job *j = p->service->jobs.head; j; j = j->next)
-        if (j->state == DTD_QUEUED && !strcmp(j->device, device))
+        if (j->state == DTD_QUEUED && !strcmp(j->device, w->device) && pool_aside(p, j) == w->aside)
             return true;
     return false;
 }
 
 struct choice { /* of a queued job */
     const struct dtd_pool *pool;
-    const char *device; /* NULL: of a device that has no worker */
+    const struct dtd_worker *worker; /* NULL: one that has no worker */
 };
 
 static bool pool_takes(const struct dtd_job *j, const void *user)
@@ -146,15 +169,16 @@ static bool pool_takes(const struct dtd_job *j, const void *user)
     const struct dtd_pool *p = c->pool;
     if (!j->request) /* a worker is being given it */
         return false;
-    if (c->device)
-        return !strcmp(j->device, c->device);
+    bool aside = pool_aside(p, j);
+    if (c->worker)
+        return !strcmp(j->device, c->worker->device) && aside == c->worker->aside;
     bool later = !strcmp(j->device, p->service->cfg.device) && uv_is_active((const uv_handle_t *)&p->restart);
-    return !later && !find_worker(p, j->device);
+    return !later && !find_worker(p, j->device, aside);
 }
 
-static struct dtd_job *pool_next(const struct dtd_pool *p, const struct dtd_job *except, const char *device)
+static struct dtd_job *pool_next(const struct dtd_pool *p, const struct dtd_job *except, const struct dtd_worker *w)
 {
-    struct choice c = {p, device};
+    struct choice c = {p, w};
     return dtd_fair_next(&p->service->jobs, except, pool_takes, &c);
 }
 
@@ -165,12 +189,12 @@ static void pool_fill(struct dtd_pool *p)
 {
     struct dtd_job *j;
     while ((j = pool_next(p, NULL, NULL)) && p->nworkers < (unsigned)p->service->cfg.max_workers)
-        if (!worker_spawn(p, j->device)) {
+        if (!worker_spawn(p, j->device, pool_aside(p, j))) {
             spawn_later(p);
             return;
         }
     for (struct dtd_worker *w = p->workers; j && w; w = w->next)
-        if (w->state == WORKER_IDLE && !wanted(p, w->device)) {
+        if (w->state == WORKER_IDLE && !wanted(w)) {
             worker_end(w);
             return;
         }
@@ -210,7 +234,7 @@ static void pool_turns(struct dtd_pool *p)
     double soonest = 3600;
     struct dtd_worker *ahead = NULL;
     for (struct dtd_worker *w = p->workers; w; w = w->next) {
-        if (w->state == WORKER_BUSY && pool_yields(w, pool_next(p, w->job, w->device), &soonest))
+        if (w->state == WORKER_BUSY && pool_yields(w, pool_next(p, w->job, w), &soonest))
             continue;
         if (w->state == WORKER_BUSY && w->job && w->job->state == DTD_RUNNING &&
             (!ahead || dtd_fair_ahead(&p->service->jobs, w->job, ahead->job)))
@@ -241,7 +265,7 @@ void dtd_pool_kick(struct dtd_pool *p)
     p->service->jobs.slice = (double)p->service->cfg.job_slice;
     pool_renew(p);
     for (struct dtd_worker *w = p->workers; w; w = w->next)
-        if (w->state == WORKER_IDLE && (j = pool_next(p, NULL, w->device)))
+        if (w->state == WORKER_IDLE && (j = pool_next(p, NULL, w)))
             worker_give(w, j);
     if (!p->stopping) {
         pool_fill(p);
@@ -268,10 +292,19 @@ void dtd_pool_cancel(struct dtd_pool *p, struct dtd_job *j)
         }
 }
 
+void dtd_pool_fresh(struct dtd_pool *p, const char *device)
+{
+    const struct dtd_device *d = dtd_pool_device(p, device);
+    struct dtd_worker *w = find_worker(p, device, false);
+    if (w && w->jobs && w->state == WORKER_IDLE && d && !soft(d))
+        worker_end(w);
+}
+
 static void on_restart(uv_timer_t *t)
 {
     struct dtd_pool *p = t->data;
-    if (!p->stopping && !find_worker(p, p->service->cfg.device) && !worker_spawn(p, p->service->cfg.device))
+    const char *device = p->service->cfg.device;
+    if (!p->stopping && !find_worker(p, device, false) && !worker_spawn(p, device, false))
         spawn_later(p);
     else
         dtd_pool_kick(p);
@@ -284,7 +317,7 @@ void pool_worker_gone(struct dtd_pool *p, const char *device, bool failed_to_sta
 {
     if (p->stopping)
         return;
-    if (!strcmp(device, p->service->cfg.device) && !find_worker(p, device)) {
+    if (!strcmp(device, p->service->cfg.device) && !find_worker(p, device, false)) {
         uv_timer_start(&p->restart, on_restart, failed_to_start ? p->restart_ms : 0, 0);
         if (failed_to_start && p->restart_ms < RESTART_MAX_MS)
             p->restart_ms *= 2;
@@ -303,7 +336,7 @@ void pool_answer_pings(struct dtd_pool *p, bool ok, const char *what)
 
 void dtd_pool_ping(struct dtd_pool *p, struct dtd_ping *g)
 {
-    struct dtd_worker *w = find_worker(p, p->service->cfg.device);
+    struct dtd_worker *w = find_worker(p, p->service->cfg.device, false);
     if (w && w->state == WORKER_BUSY) {
         bool heard = uv_now(p->service->loop) - w->heard <= (uint64_t)p->service->cfg.worker_silence * 500;
         g->fn(g, heard, heard ? "busy" : "the worker has given no sign of life for a while");
@@ -343,6 +376,8 @@ static void on_beat(uv_timer_t *t)
         if (away && w->heard)
             w->heard = now;
         worker_look(w, now);
+        if (w->aside && w->state == WORKER_IDLE && now - w->idle >= ASIDE_IDLE_MS)
+            worker_end(w);
     }
 }
 
@@ -360,7 +395,7 @@ void dtd_pool_start(struct dtd_pool *p, void (*ready)(struct dtd_service *s, str
     p->ready = ready;
     p->last_beat = uv_now(p->service->loop);
     uv_timer_start(&p->beat, on_beat, DTD_BEAT_MS, DTD_BEAT_MS);
-    if (!worker_spawn(p, p->service->cfg.device))
+    if (!worker_spawn(p, p->service->cfg.device, false))
         spawn_later(p);
 }
 

@@ -63,6 +63,9 @@ void dtd_pool_start(struct dtd_pool *p, void (*ready)(struct dtd_service *s, str
 void dtd_pool_kick(struct dtd_pool *p); /* give queued jobs to workers */
 /* the job is no longer wanted: its worker, if any, is killed */
 void dtd_pool_cancel(struct dtd_pool *p, struct dtd_job *j);
+/* A GPU's worker that is idle is ended, and the next one started: only a process that has not opened the software
+ * device yet can ask CUPTI who has the counters (device/watch.c). */
+void dtd_pool_fresh(struct dtd_pool *p, const char *device);
 /* the service stops: a running job that is stored goes back to the queue, and its worker is ended */
 void dtd_pool_give_back(struct dtd_pool *p, struct dtd_job *j);
 const struct dtd_device *dtd_pool_device(const struct dtd_pool *p, const char *spec); /* NULL: not known yet */

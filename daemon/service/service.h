@@ -186,6 +186,7 @@ bool dtd_closed(struct dtd_service *s, struct dtd_req *r);
  * log. Takes p->request and keep. */
 void dtd_requeue(struct dtd_service *s, const struct dtd_post *p, const char *digest, const char *graph,
                  struct dtd_keep *keep);
+void dtd_requeue_look(void); /* a user's job was posted: give way to it now */
 void dtd_requeue_stop(void); /* the service drains */
 
 /* ---- peer.c ----------------------------------------------------------------------------------------------------- */

@@ -1,7 +1,8 @@
 /* A graph whose entry is of an older toolchain (daemon/shared/stale.c) was served; here it is remembered, and planned
  * again with the options of the post while no other job waits or runs. The next post finds the new entry, or the old
- * one again until then. When somebody posts meanwhile, the job is cancelled, and made again later; it goes on if the
- * post was of the same graph. So however many entries an upgrade made stale, nobody's job waits for that.
+ * one again until then. When somebody posts meanwhile, the job is cancelled at once, and made again later; it goes on
+ * if the post was of the same graph. It has a worker of its own where that can be (pool.c), so that the post meets one
+ * that is warm. So however many entries an upgrade made stale, nobody's job waits for that.
  *
  * Each is planned once in the life of the service, as far as a table of a few hundred remembers: a graph that cannot
  * be planned any more would otherwise be planned at every post. Some wait at a time; others are taken on by a later
@@ -78,7 +79,7 @@ static void again_post(void)
     if (!request)
         return;
     memcpy(request, g->request, g->len + 1);
-    struct dtd_post post = {g->uid, true, g->share, g->want, g->device, g->timeout, request, g->len};
+    struct dtd_post post = {g->uid, true, g->share, g->want, g->device, g->timeout, request, g->len, true};
     int r = dtd_jobs_post(&s->jobs, &post, &j, &full);
     dt_err_done(&full);
     if (r < 0)
@@ -157,6 +158,12 @@ void dtd_requeue(struct dtd_service *s, const struct dtd_post *p, const char *di
     snprintf(g->digest, sizeof g->digest, "%s", digest);
     snprintf(g->graph, sizeof g->graph, "%s", graph);
     stale.bytes += p->len;
+}
+
+void dtd_requeue_look(void)
+{
+    if (stale.timer)
+        stale_turn(stale.timer);
 }
 
 void dtd_requeue_stop(void) { stale_end(); }

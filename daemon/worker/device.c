@@ -3,9 +3,9 @@
  * A process has one device, the one that it was started with, and opens it for the first request that needs it. With it
  * come the two texts that key the cache: what the device is, and which versions make its code. On the software device
  * the memory of the process is limited, so that a graph cannot exhaust the machine. Then the worker is confined
- * (confine.c). The list of all devices is made before: it opens NVIDIA's driver, in a process of its own if the
- * software device was asked for, so that a process that runs strangers' kernels has no descriptor of a
- * GPU without need.
+ * (confine.c). The list of all devices is made before, in a process of its own, as it opens both drivers: a process
+ * that runs strangers' kernels on the software device has no descriptor of a GPU without need, and in one with the
+ * software device open CUPTI is not used (device/cupti.c), so that a GPU's times would be those of events.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -147,7 +147,7 @@ static json_t *list_devices_apart(void)
 
 int wrk_devices(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
 {
-    if (!w->dev && !strncmp(w->spec, "soft", 4)) /* before: a driver is not used on both sides of a fork */
+    if (!w->dev) /* before: a driver is not used on both sides of a fork */
         w->devices = list_devices_apart();
     int r = open_device(w, e);
     if (r >= 0 && !w->devices && !w->files)

@@ -55,7 +55,7 @@ class Server:
         self.user = other_user() if os.geteuid() == 0 else None
         self.password, self.conf = password, dict(self.CONF, **conf)
         self.process = self.bouncer = None
-        self.port = 5432
+        self.port = conf.get("port", 5432)
         os.chmod(self.dir, 0o755)
         self.data, self.run = os.path.join(self.dir, "data"), os.path.join(self.dir, "run")
         for path in (self.data, self.run):
@@ -82,7 +82,7 @@ class Server:
         self.call("initdb", "-D", self.data, "-U", "super", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync",
                   "--wal-segsize=1")
         with open(os.path.join(self.data, "postgresql.auto.conf"), "a", encoding="utf-8") as f:
-            f.write(f"listen_addresses = ''\nfsync = off\nunix_socket_directories = '{self.run}'\n")
+            f.write(f"listen_addresses = ''\nport = {self.port}\nfsync = off\nunix_socket_directories = '{self.run}'\n")
         self.start()
         self.sql(f"CREATE ROLE {self.ROLE} LOGIN", "postgres")
         self.sql(f"CREATE DATABASE dovetail OWNER {self.ROLE}", "postgres")

@@ -227,9 +227,12 @@ class Network(Cluster):
         job = self.made(self.s, g)
         took = time.monotonic() - begun
         self.assertLess(took, bound * SLOW, job)
-        again = time.monotonic()
-        self.assertEqual(self.s.post(g).headers["Dovetail-Cache"], "hit")
-        self.assertLess(time.monotonic() - again, 0.3 * SLOW)
+        again = []
+        for _ in range(3):  # a hit does not ask anybody; the machine may have no core to give for a while
+            begun = time.monotonic()
+            self.assertEqual(self.s.post(g).headers["Dovetail-Cache"], "hit")
+            again.append(time.monotonic() - begun)
+        self.assertLess(min(again), 0.3 * SLOW, again)
         print(f"\n  {self.proxy.spoil.__class__.__name__}: {job['cache']} after {took:.2f} s", end=" ", flush=True)
         return job["cache"]
 

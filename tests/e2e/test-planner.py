@@ -90,7 +90,7 @@ class Planner(FolderCase):
             # of 12, two that overlap are shorter than one
             self.assertLessEqual(plan["optimized"]["launches"], 2 if n == 12 else 1, n)
             self.assertLess(plan["optimized"]["time_us"], plan["baseline"]["time_us"])
-            self.assertLess(took, (10 + n) * SLOW, n)
+            self.assertLess(took, (40 + n) * SLOW, n)  # seconds, and not minutes, also beside other work
             self.same_results(g, plan)
 
     def test_fastest_level(self):
@@ -136,7 +136,7 @@ class Planner(FolderCase):
         whole, _, _ = self.plan(g)
         for budget in ("0.001", "1"):
             plan, _, wall = self.plan(g, "--budget", budget)
-            self.assertLess(wall, (float(budget) + 8) * SLOW)
+            self.assertLess(wall, (float(budget) + 40) * SLOW)
             self.assertLessEqual(plan["optimized"]["time_us"], plan["baseline"]["time_us"])
             self.assertGreaterEqual(plan["optimized"]["time_us"], whole["optimized"]["time_us"])
             self.assertTrue(plan["verified"]["bitwise"])

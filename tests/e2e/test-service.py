@@ -24,6 +24,8 @@ class Endpoints(ServiceCase):
     def test_status_calls(self):
         health = self.s.http("GET", "/healthz").json()
         self.assertEqual(health["status"], "ok")
+        status = self.s.http("GET", "/v1/status").json()
+        self.assertEqual((status["status"], status["confinement"]), ("ok", health["confinement"]))
         devices = self.s.http("GET", "/v1/devices").json()
         self.assertEqual(devices["default"], "soft:h200")
         self.assertEqual(devices["device"]["kind"], "soft")

@@ -3,8 +3,11 @@ graph is planned again. One that may be wrong is a miss.
 """
 import hashlib
 import json
+import os
 import re
+import shutil
 import sqlite3
+import tempfile
 import time
 
 import harness
@@ -117,22 +120,61 @@ class Stale(Store):
         self.rows("DELETE FROM recipe")
 
 
+class Alone(Store):
+    """A second worker cannot start."""
+    switch = tempfile.mkdtemp(prefix="dovetail-e2e.")
+    script = os.path.join(switch, "worker")
+
+    @classmethod
+    def setUpClass(cls):
+        with open(cls.script, "w", encoding="utf-8") as f:
+            f.write(f"#!/bin/sh\n[ ! -e {cls.switch}/none ] || exit 3\nexec {os.path.abspath(harness.WORKER)} \"$@\"\n")
+        os.chmod(cls.script, 0o755)
+        cls.config = {"worker": cls.script}
+        cls.addClassCleanup(shutil.rmtree, cls.switch, ignore_errors=True)
+        super().setUpClass()
+
+    def test_alone(self):
+        """What is planned again is planned by the worker that is there."""
+        graphs = [harness.chain(2, factor=17 + i) for i in range(2)]
+        first = [self.plan(g) for g in graphs]
+        self.age("dovetail", "0.0.1")
+        with open(self.switch + "/none", "w", encoding="utf-8"):
+            pass
+        for g, doc in zip(graphs, first):
+            r = self.s.post(g)
+            self.assertEqual((r.headers["Dovetail-Cache"], r.body), ("stale", doc))
+        jobs = self.s.until("/v1/jobs", lambda d: len(d["jobs"]) == 4 and all(j["state"] == "done" for j in d["jobs"]))
+        self.assertEqual(len(jobs["jobs"]), 4)
+        self.assertIn(self.s.metric("dovetail_workers_started_total"), (2, 3))  # it is tried again after a minute
+
+
 class Crowd(Store):
     """With a night that goes on."""
     def test_crowd(self):
-        """Ten thousand go stale at once, are asked for and planned again: a new job hardly notices."""
+        """Ten thousand go stale at once, are asked for and planned again: a new job that comes in the middle of that
+        hardly notices, though the service gives up what it was at. DOVETAIL_TEST_STALE=N: so many of them (5)."""
         self.rows("DELETE FROM entry")
-        times = {}
-
-        def new(when, n):
-            for i in range(n):
-                begun = time.monotonic()
-                job = self.s.finish(self.s.post(harness.chain(6, "abcdefg", 1024, float(next(fresh)))))
-                times.setdefault(when, []).append(time.monotonic() - begun)
-                self.assertEqual((job["state"], job["cache"]), ("done", "miss"))
+        each = int(os.environ.get("DOVETAIL_TEST_STALE", "5"))
         fresh = iter(range(10000, 20000))
-        new("warm", 1)
-        new("before", 5)
+
+        def new(wait):
+            """Seconds that a job of six launches takes."""
+            wait()
+            begun = time.monotonic()
+            job = self.s.finish(self.s.post(harness.chain(6, "abcdefg", 1024, float(next(fresh)))))
+            took = time.monotonic() - begun
+            self.assertEqual((job["state"], job["cache"]), ("done", "miss"))
+            return took
+
+        def planning():
+            """A graph is being planned again, and has been for a while."""
+            for _ in range(2):
+                self.s.until("/v1/jobs", lambda d: any(j["state"] == "running" for j in d["jobs"]), 60)
+                time.sleep(0.2)
+        new(lambda: None)
+        before = sorted(new(lambda: time.sleep(0.4)) for _ in range(each))
+        workers = [w["pid"] for w in self.s.http("GET", "/healthz").json()["workers"]]
         graphs = [harness.chain(2, factor=30000.0 + i) for i in range(40)]
         for g in graphs:
             self.plan(g)
@@ -157,12 +199,18 @@ class Crowd(Store):
         self.assertGreaterEqual(self.s.http("POST", "/v1/reprofile", '{"stale": true}').json()["due"], many)
         for g in graphs:
             self.assertEqual(self.s.post(g).headers["Dovetail-Cache"], "stale")
-        new("among", 5)
+        among = sorted(new(planning) for _ in range(each))
+        report = self.s.http("GET", "/v1/reprofile/report").json()
+        self.assertEqual(report["state"], "running")
+        # users' jobs have kept their worker, which is warm: one that starts takes some times as long
+        self.assertLessEqual(set(workers), {w["pid"] for w in self.s.http("GET", "/healthz").json()["workers"]})
+        gave = [j for j in self.s.http("GET", "/v1/jobs").json()["jobs"] if j["state"] == "cancelled"]
+        self.assertGreater(len(gave), 0)
+        middle = before[each // 2], among[each // 2]
+        print(f"\na new job took {middle[0]:.3f} s before, {middle[1]:.3f} s among 10,000 stale ones "
+              f"({before[0]:.3f} and {among[0]:.3f} the shortest, {each} each)")
         # the best of each: what else the machine does comes on top by chance, a delay by the service always
-        before, among = min(times["before"]), min(times["among"])
-        print(f"\na new job took {before:.2f} s before, {among:.2f} s among 10,000 stale ones", times)
-        self.assertLess(among, 1.3 * before + 0.2 * harness.SLOW)
-        self.assertEqual(self.s.http("GET", "/v1/reprofile/report").json()["state"], "running")
+        self.assertLess(among[0], 1.3 * before[0] + 0.2 * harness.SLOW)
 
 
 if __name__ == "__main__":

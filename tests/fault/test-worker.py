@@ -127,9 +127,11 @@ class Faults(unittest.TestCase):
         fault("")
         s = Service(device="cuda")
         try:
-            for words, planned in (("crowd", 0), ("load", 0), ("", 1)):
+            methods = set()
+            for words, planned in (("crowd", 0), ("load", 0), ("cupti-busy", 0), ("cupti-privileges", 1), ("", 1)):
                 g = chain(2, factor=3.0 + len(words))
                 self.assertEqual(s.finish(s.post(g))["state"], "done")
+                methods.add(s.post(g).json()["baseline"]["method"])
                 db = sqlite3.connect(s.dir + "/cache.db", timeout=60)
                 row = list(db.execute("SELECT want, signature, device, toolchain, policy, digest, body, factors FROM "
                                       "entry WHERE want = 'plan'").fetchone())
@@ -149,6 +151,8 @@ class Faults(unittest.TestCase):
                 db.commit()
                 db.close()
                 fault("")
+            # a worker of the service has CUPTI; where the machine is busy, events may be taken all the same
+            self.assertIn("measured:cupti", methods)
         finally:
             status, log = s.stop(), s.read_log()
             s.remove()
