@@ -69,8 +69,8 @@ struct rw_group {  /* slots whose slices are one text (inline/merge.c) */
     unsigned nparam;
 };
 
-/* Of the elements' offsets in the buffer (inline/places.c): item is what an access moves at once. Offset - origin is the
- * sum of step * number, the place that of weight * number, for numbers below n. */
+/* Of the elements' offsets in the buffer (inline/places.c): item is what an access moves at once. Offset - origin is
+ * the sum of step * number, the place that of weight * number, for numbers below n. */
 struct rw_places {
     int64_t origin;
     uint32_t item;
@@ -151,8 +151,8 @@ void rw_inline_coords(const struct rw_inline *n, uint32_t thread, uint32_t at[3]
 int rw_inline_places(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e);
 /* The place of an offset; below 0: it has none. */
 int64_t rw_inline_place(const struct rw_places *p, int64_t offset);
-/* What rw_inline_on_view, an ana_trace_fn, hands the trace on to: accesses to the buffer at places, blocks and rounds one
- * by one. */
+/* What rw_inline_on_view, an ana_trace_fn, hands the trace on to: accesses to the buffer at places, blocks and rounds
+ * one by one. */
 struct rw_inline_view {
     const struct rw_inline *n;
     ana_trace_fn fn;

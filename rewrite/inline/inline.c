@@ -345,8 +345,8 @@ static int emit_divide(struct site *s, const char *Q, const char *TMP, uint32_t 
 {
     const char *REM = rw_rname(s->j, s->rem);
     if (step & (step - 1))
-        return rw_emit(s->j, "div.u32 %s, %s, %u; mul.lo.u32 %s, %s, %u; sub.u32 %s, %s, %s;", Q, REM, step, TMP, Q, step,
-                       REM, REM, TMP);
+        return rw_emit(s->j, "div.u32 %s, %s, %u; mul.lo.u32 %s, %s, %u; sub.u32 %s, %s, %s;", Q, REM, step, TMP, Q,
+                       step, REM, REM, TMP);
     return rw_emit(s->j, "shr.u32 %s, %s, %d; and.b32 %s, %s, %u;", Q, REM, __builtin_ctz(step), REM, REM, step - 1);
 }
 

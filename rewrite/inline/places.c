@@ -7,8 +7,8 @@
  *     i = tid + 256 ctaid + 65536 round                      the thread's number i
  *     reads x[(i % 8192 / 64) * 768 + i / 8192 * 64 + i % 64]
  *
- * No sum of steps of tid and ctaid gives that, but a sum of steps of digits of i does: with i = d0 + 64 d1 + 8192 d2 the
- * offset is d0 + 768 d1 + 64 d2. So the offset gives the digits, largest step first, and these give i, the place:
+ * No sum of steps of tid and ctaid gives that, but a sum of steps of digits of i does: with i = d0 + 64 d1 + 8192 d2
+ * the offset is d0 + 768 d1 + 64 d2. So the offset gives the digits, largest step first, and these give i, the place:
  *
  *     offset ──digits──▶ place ──steps (threads.c)──▶ thread, block, slot, round
  *
@@ -43,7 +43,7 @@ struct list {
     struct first {
         uint32_t slot, thread, lo[3];
         int64_t base, round;
-    } *first;
+    } * first;
     int64_t *at; /* [round][slot][block][thread]; NULL: they are counted only */
 };
 
@@ -182,7 +182,8 @@ static bool apart(const struct rw_places *p)
     return lower <= UINT32_MAX;
 }
 
-/* Take the list apart: count numbers, of which those behind the last element are not there. False: it is no such sum. */
+/* Take the list apart: count numbers, of which those behind the last element are not there. False: it is no such
+ * sum. */
 static bool digits(const struct view *v, uint64_t item, struct rw_places *ret)
 {
     uint64_t count = v->count, weight = 1;

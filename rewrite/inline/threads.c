@@ -52,7 +52,7 @@ struct corner {
 struct walk {
     struct rw_inline *n;
     struct rw_refusals *no;
-    bool known[6]; /* n->step[] */
+    bool known[6];         /* n->step[] */
     bool by_known, uneven; /* uneven: it is no sum of steps */
     uint32_t rounds;
     struct dt_vec(struct corner) corner;

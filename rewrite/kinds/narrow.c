@@ -1,4 +1,4 @@
-/* Narrow blocks: a launch of few wide blocks whose warps need nothing of each other becomes one of more, narrower blocks.
+/* Narrow blocks: a launch of few wide blocks whose warps need nothing of each other becomes one of more, narrower ones.
  *
  *   before                                    after
  *   fold<<<6, 256>>>(x, r)   a thread a row   fold<<<48, 32>>>(x, r)   block k: warp k % 8 of the posted block k / 8
@@ -8,8 +8,8 @@
  * not meet may be anywhere. Besides, narrower blocks touch fewer rows each, so that block fusion finds smaller
  * components.
  *
- * The kernel stays as it is; numbers of thread and block, and their counts, are replaced by those that the posted launch
- * has. A narrow block is so many whole warps of a posted one, so lanes, collectives and what a warp does at once stay.
+ * The kernel stays as it is; numbers of thread and block, and their counts, are replaced by those that the posted
+ * launch has. A narrow block is so many whole warps of a posted one, so lanes, collectives and what a warp does at once stay.
  * The width is the largest that gives every SM a block, or else one warp.
  *
  * Legal when the rows of legal-solo.def for it hold; of its own is
@@ -50,8 +50,7 @@ static int narrow_propose(const struct rw_state *s, const struct rw_options *o, 
         const struct dt_launch *l = &s->graph->launch[k];
         const struct dev_step *t = &s->prog->step[k];
         uint32_t sms = t->blocks_per_sm ? t->wave / t->blocks_per_sm : 0;
-        if (l->kind == DT_KERNEL && threads_of(l) > WARP &&
-            (RW_FORCED || (t->blocks < sms && worth(s, k))))
+        if (l->kind == DT_KERNEL && threads_of(l) > WARP && (RW_FORCED || (t->blocks < sms && worth(s, k))))
             r = rw_propose(ret, &k, 1, 0, s->step_us ? (uint64_t)(s->step_us[k] * 1000) : 0);
     }
     return r < 0 ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 0;
@@ -89,7 +88,7 @@ static int narrow_open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, str
 }
 
 /* Numbers of the posted launch, from those of the narrow one. */
-static void numbers(const struct dt_launch *l, uint32_t width, struct dt_str *s)
+static void narrow_numbers(const struct dt_launch *l, uint32_t width, struct dt_str *s)
 {
     static const char *const of[] = {"%dt_t", "%dt_c"};
     const uint32_t *size[] = {l->block, l->grid};
@@ -133,7 +132,7 @@ static uint32_t stands_for(const struct rw_solo *s, const struct ptx_opnd *o)
 static int renumber(struct rw_solo *s, const struct dt_launch *l, uint32_t width, struct dt_err *e)
 {
     struct dt_str text = {0};
-    numbers(l, width, &text);
+    narrow_numbers(l, width, &text);
     uint32_t before = s->f->ninst;
     int added = text.failed ? dt_err_set(e, DT_E_NOMEM, "out of memory") : rw_solo_insert(s, 0, text.s, e);
     dt_str_done(&text);
@@ -166,8 +165,7 @@ static int narrow_build(struct rw_edit *x, unsigned level, struct dt_str *why, s
         return r;
     json_t *launch = dt_launch_to_json(g, l);
     json_object_del(launch, "module");
-    bool ok = launch &&
-              json_object_set_new(launch, "grid", json_pack("[I,i,i]", (json_int_t)blocks, 1, 1)) == 0 &&
+    bool ok = launch && json_object_set_new(launch, "grid", json_pack("[I,i,i]", (json_int_t)blocks, 1, 1)) == 0 &&
               json_object_set_new(launch, "block", json_pack("[I,i,i]", (json_int_t)m->width, 1, 1)) == 0;
     struct rw_part *p = ok ? rw_edit_add(x, launch) : NULL;
     if (!p) {

@@ -169,12 +169,13 @@ static const char cuda[] =
     "#pragma unroll 1\n"
     "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += 512) { h[i] = h[i] * 2.0f; y[i] = same[i] + "
     "1.0f; } }\n"
-    /* a matrix of 64 x 96 by heads of 32 columns: [3][64][32]; three rounds in one, vectors, a loop, onto what is there */
+    /* a matrix of 64 x 96 by heads of 32 columns: [3][64][32]; three rounds in one, vectors, a loop onto what there is */
     "#define HEADS(i) ((i) % 2048 / 32 * 96 + (i) / 2048 * 32 + (i) % 32)\n"
     "extern \"C\" __global__ void heads(const float *h, const float *__restrict__ b, float *y, int n) {\n"
     "  int t = blockIdx.x * blockDim.x + threadIdx.x;\n"
     "#pragma unroll\n"
-    "  for (int k = 0; k < 3; k++) { int i = t + k * 2048; if (i < n) y[i] = (h[HEADS(i)] + b[HEADS(i) % 96]) * 0.125f; } "
+    "  for (int k = 0; k < 3; k++) { int i = t + k * 2048; if (i < n) y[i] = (h[HEADS(i)] + b[HEADS(i) % 96]) * "
+    "0.125f; } "
     "}\n"
     "extern \"C\" __global__ void heads4(const float4 *h, float4 *y) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; float4 v = h[i % 512 / 8 * 24 + i / 512 * 8 + i % 8];\n"
@@ -190,7 +191,8 @@ static const char cuda[] =
     "extern \"C\" __global__ void together(const float *h, float *y, int n) {\n"
     "  int t = blockIdx.x * 200 + threadIdx.x;\n"
     "#pragma unroll\n"
-    "  for (int k = 0; k < 5; k++) { int i = t + k * 1400; if (i < n) y[i] = h[i % 96 / 32 * 2048 + i / 96 * 32 + i % 32]; "
+    "  for (int k = 0; k < 5; k++) { int i = t + k * 1400; if (i < n) y[i] = h[i % 96 / 32 * 2048 + i / 96 * 32 + i % "
+    "32]; "
     "} }\n"
     /* 32 of the 96 columns, by heads of 16 */
     "extern \"C\" __global__ void lot(const float *h, const float *b, float *y, int at, int n) {\n"
@@ -208,7 +210,8 @@ static const char cuda[] =
     "extern \"C\" __global__ void overlap(const float *h, float *y) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = h[i / 96 * 64 + i % 96] - 1.0f; }\n"
     "extern \"C\" __global__ void columns2(const float2 *h, float2 *y) {\n"
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x; float2 v = h[i % 32 * 32 + i / 32]; v.x += 1.0f; v.y -= 1.0f; y[i] = "
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; float2 v = h[i % 32 * 32 + i / 32]; v.x += 1.0f; v.y -= 1.0f; "
+    "y[i] = "
     "v; }\n"
     /* what must be refused */
     K_SHIFT
@@ -574,8 +577,8 @@ static const struct graph graphs[] = {
       {"p5", "c5", "bystanders", "bystanders"}, {"p6", "c6", "own-ways", YES}},
      7},
     {"by heads behind tiles, and together again; blocks that divide nothing",
-     F("a", 16384, "input") "," F("w", 24576, "weight") "," F("b", 384, "weight") "," I("h", 24576) "," I("g", 24576) ","
-     I("u", 24576) "," O("y", 24576),
+     F("a", 16384, "input") "," F("w", 24576, "weight") "," F("b", 384, "weight") "," I("h", 24576) ","
+     I("g", 24576) "," I("u", 24576) "," O("y", 24576),
      L("gemm", "gemm", "[3,2,1]", "[256,1,1]", B("a") "," B("w") "," B("h") "," N(96) "," N(64)) ","
      L("q", "heads", "[16,1,1]", "[128,1,1]", B("h") "," B("b") "," B("g") "," N(6144)) ","
      L("o", "together", "[7,1,1]", "[200,1,1]", B("g") "," B("u") "," N(6144)) ","

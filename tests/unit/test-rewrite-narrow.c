@@ -1,5 +1,5 @@
 /* Narrow blocks (rewrite/kinds/narrow.c): launches made of them hold the original's bytes under any order, whatever the
- * shape of grid and block and whatever the kernel reads of them; the conditions; and what the planner proposes and keeps.
+ * shape of grid and block and whatever the kernel reads of them; the conditions; what the planner proposes and keeps.
  */
 #include "rewrite-world.h"
 
@@ -22,27 +22,29 @@
     "mad.lo.u32 %r12, %r12, %r8, %r13;\n"                                                                              \
     "mul.lo.u32 %r14, %r5, %r6; mul.lo.u32 %r14, %r14, %r7; mad.lo.u32 %r3, %r12, %r14, %r10;\n"
 #define PLACE "mul.wide.u32 %a4, %r3, 4; add.u64 %a5, %a1, %a4; add.u64 %a7, %a3, %a4;\n"
-static const char text[] =
-    ".version 8.0\n.target sm_80\n.address_size 64\n"
+static const char text[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
     /* a row of 64 a thread */
-    HEAD("fold", "") FLAT "mul.lo.u32 %r5, %r3, 256; cvt.u64.u32 %a4, %r5; add.u64 %a5, %a1, %a4; mul.wide.u32 %a4, %r3, "
-                          "4; add.u64 %a7, %a3, %a4;\n"
-                          "mov.f32 %f1, 0f00000000; mov.u32 %r6, 0;\n"
-                          "L: ld.global.f32 %f2, [%a5]; add.rn.f32 %f1, %f1, %f2; add.u64 %a5, %a5, 4; add.u32 %r6, %r6, "
-                          "1; setp.lt.u32 %p, %r6, 64; @%p bra L;\nst.global.f32 [%a7], %f1;\nret;\n}\n"
+    HEAD("fold", "") FLAT
+    "mul.lo.u32 %r5, %r3, 256; cvt.u64.u32 %a4, %r5; add.u64 %a5, %a1, %a4; mul.wide.u32 %a4, %r3, "
+    "4; add.u64 %a7, %a3, %a4;\n"
+    "mov.f32 %f1, 0f00000000; mov.u32 %r6, 0;\n"
+    "L: ld.global.f32 %f2, [%a5]; add.rn.f32 %f1, %f1, %f2; add.u64 %a5, %a5, 4; add.u32 %r6, %r6, "
+    "1; setp.lt.u32 %p, %r6, 64; @%p bra L;\nst.global.f32 [%a7], %f1;\nret;\n}\n"
     /* a value of another lane, the lane's number */
     HEAD("lanes", ".reqntid 128, 1, 1\n.minnctapersm 2") FLAT PLACE
-    "ld.global.f32 %f1, [%a5]; mov.b32 %r5, %f1; shfl.sync.bfly.b32 %r6, %r5, 3, 31, 0xffffffff; mov.u32 %r7, %laneid;\n"
-    "xor.b32 %r6, %r6, %r7; st.global.b32 [%a7], %r6;\nret;\n}\n"
-    HEAD("cube", ".maxntid 8, 4, 4") CUBE PLACE "ld.global.f32 %f1, [%a5]; cvt.rn.f32.u32 %f2, %r11; add.rn.f32 %f1, %f1, "
-                                                "%f2; st.global.f32 [%a7], %f1;\nret;\n}\n"
-    HEAD("meets", "") FLAT PLACE "ld.global.f32 %f1, [%a5]; bar.sync 0; st.global.f32 [%a7], %f1;\nret;\n}\n"
-    HEAD("both", "") "mov.v4.u32 {%r5, %r6, %r7, %r8}, %tid; mov.u32 %r1, %ctaid.x; mad.lo.u32 %r3, %r1, 128, %r5;\n" PLACE
-    "ld.global.f32 %f1, [%a5]; st.global.f32 [%a7], %f1;\nret;\n}\n"
-    HEAD("counts", "") FLAT PLACE "ld.global.f32 %f1, [%a5]; red.global.add.u32 [%a7], 1;\nret;\n}\n"
-    HEAD("hands", "") FLAT PLACE ".shared .b32 s[128]; mov.u32 %r5, s; mad.lo.u32 %r5, %r4, 4, %r5; ld.global.f32 %f1, "
-                                 "[%a5]; st.shared.f32 [%r5], %f1; ld.shared.f32 %f2, [%r5]; st.global.f32 [%a7], "
-                                 "%f2;\nret;\n}\n";
+    "ld.global.f32 %f1, [%a5]; mov.b32 %r5, %f1; shfl.sync.bfly.b32 %r6, %r5, 3, 31, 0xffffffff; mov.u32 %r7, "
+    "%laneid;\n"
+    "xor.b32 %r6, %r6, %r7; st.global.b32 [%a7], %r6;\nret;\n}\n" HEAD("cube", ".maxntid 8, 4, 4") CUBE PLACE
+    "ld.global.f32 %f1, [%a5]; cvt.rn.f32.u32 %f2, %r11; add.rn.f32 %f1, %f1, "
+    "%f2; st.global.f32 [%a7], %f1;\nret;\n}\n" HEAD("meets", "") FLAT PLACE
+    "ld.global.f32 %f1, [%a5]; bar.sync 0; st.global.f32 [%a7], %f1;\nret;\n}\n" HEAD(
+        "both",
+        "") "mov.v4.u32 {%r5, %r6, %r7, %r8}, %tid; mov.u32 %r1, %ctaid.x; mad.lo.u32 %r3, %r1, 128, %r5;\n" PLACE
+            "ld.global.f32 %f1, [%a5]; st.global.f32 [%a7], %f1;\nret;\n}\n" HEAD("counts", "") FLAT PLACE
+    "ld.global.f32 %f1, [%a5]; red.global.add.u32 [%a7], 1;\nret;\n}\n" HEAD("hands", "") FLAT PLACE
+    ".shared .b32 s[128]; mov.u32 %r5, s; mad.lo.u32 %r5, %r4, 4, %r5; ld.global.f32 %f1, "
+    "[%a5]; st.shared.f32 [%r5], %f1; ld.shared.f32 %f2, [%r5]; st.global.f32 [%a7], "
+    "%f2;\nret;\n}\n";
 
 #define ONE(entry, grid, block)                                                                                        \
     "{\"name\": \"k\", \"module\": \"m\", \"entry\": \"" entry "\", \"grid\": " grid ", \"block\": " block             \
@@ -87,11 +89,12 @@ static void make(const char *launch, struct dt_graph **g, struct dev_prog **p, s
     dt_str_add(&s, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
     for (const char *t = text; *t; t++)
         dt_str_addf(&s, *t == '\n' ? "\\n" : "%c", *t);
-    dt_str_addf(&s,
-                "\"}}, \"buffers\": {\"x\": {\"bytes\": 2457600, \"role\": \"input\", \"fill\": {\"uniform\": [-1, 1], "
-                "\"dtype\": \"f32\", \"seed\": 3}}, \"y\": {\"bytes\": 65536, \"role\": \"inout\", \"fill\": {\"zero\": "
-                "true}}}, \"launches\": [%s]}",
-                launch);
+    dt_str_addf(
+        &s,
+        "\"}}, \"buffers\": {\"x\": {\"bytes\": 2457600, \"role\": \"input\", \"fill\": {\"uniform\": [-1, 1], "
+        "\"dtype\": \"f32\", \"seed\": 3}}, \"y\": {\"bytes\": 65536, \"role\": \"inout\", \"fill\": {\"zero\": "
+        "true}}}, \"launches\": [%s]}",
+        launch);
     must(dt_graph_parse(s.s, s.len, g, &e), &e);
     must(dev_prog_new(dev, *g, NULL, NULL, p, &e), &e);
     must(ana_run(dev, *p, NULL, a, &e), &e);
