@@ -9,7 +9,7 @@
  * components.
  *
  * The kernel stays as it is; numbers of thread and block, and their counts, are replaced by those that the posted
- * launch has. A narrow block is so many whole warps of a posted one, so lanes, collectives and what a warp does at once stay.
+ * launch has. A narrow block is so many whole warps of a posted one, so lanes and collectives stay as they are.
  * The width is the largest that gives every SM a block, or else one warp.
  *
  * Legal when the rows of legal-solo.def for it hold; of its own is

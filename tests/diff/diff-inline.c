@@ -169,7 +169,7 @@ static const char cuda[] =
     "#pragma unroll 1\n"
     "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += 512) { h[i] = h[i] * 2.0f; y[i] = same[i] + "
     "1.0f; } }\n"
-    /* a matrix of 64 x 96 by heads of 32 columns: [3][64][32]; three rounds in one, vectors, a loop onto what there is */
+    /* a matrix of 64 x 96 by heads of 32 columns: [3][64][32]; three rounds in one, vectors, a loop in place */
     "#define HEADS(i) ((i) % 2048 / 32 * 96 + (i) / 2048 * 32 + (i) % 32)\n"
     "extern \"C\" __global__ void heads(const float *h, const float *__restrict__ b, float *y, int n) {\n"
     "  int t = blockIdx.x * blockDim.x + threadIdx.x;\n"
