@@ -40,6 +40,19 @@ static uint32_t threads_of(const struct dt_launch *l) { return l->block[0] * l->
 /* Does the launch take long enough? Where there are no times yet, it may. */
 static bool worth(const struct rw_state *s, uint32_t k) { return !s->step_us || s->step_us[k] >= LEAST_US; }
 
+/* A cheap guess at whether its warps need something of each other, as those of most kernels do; `warps_apart`
+ * decides. */
+static bool meets(const struct ptx_function *f)
+{
+    for (uint32_t n = 0; f && n < f->ninst; n++) {
+        const struct ptx_inst *i = &f->inst[n];
+        if (i->op > PTX_OP_OPAQUE && ((ptx_op_info(i->op)->flags & (PTX_F_BARRIER | PTX_F_ATOMIC)) ||
+                                      i->space == PTX_SHARED || i->space2 == PTX_SHARED))
+            return true;
+    }
+    return false;
+}
+
 /* Launches that leave SMs without a block. */
 static int narrow_propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret,
                           struct dt_err *e)
@@ -50,7 +63,8 @@ static int narrow_propose(const struct rw_state *s, const struct rw_options *o, 
         const struct dt_launch *l = &s->graph->launch[k];
         const struct dev_step *t = &s->prog->step[k];
         uint32_t sms = t->blocks_per_sm ? t->wave / t->blocks_per_sm : 0;
-        if (l->kind == DT_KERNEL && threads_of(l) > WARP && (RW_FORCED || (t->blocks < sms && worth(s, k))))
+        if (l->kind == DT_KERNEL && threads_of(l) > WARP &&
+            (RW_FORCED || (t->blocks < sms && worth(s, k) && !meets(t->entry))))
             r = rw_propose(ret, &k, 1, 0, s->step_us ? (uint64_t)(s->step_us[k] * 1000) : 0);
     }
     return r < 0 ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 0;
