@@ -6,6 +6,7 @@
 #include "rewrite/gate/gate.h"
 
 void rw_original_done(struct rw_original *o);
+void rw_pieces_done(struct rw_gate *g); /* machine-code.c */
 /* Run all steps on what `run` holds, keep what they write and what they cost. `a`: the analysis of its program,
  * borrowed. */
 int rw_snaps_new(struct dev_run *run, const struct ana_result *a, struct rw_snaps **ret, struct dt_err *e);

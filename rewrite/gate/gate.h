@@ -34,6 +34,12 @@ struct rw_tried { /* an edit that passed its trial */
     unsigned orders;       /* block orders that T passed, beside the plain one */
     struct dev_cost *cost; /* of each launch of T */
 };
+struct rw_piece { /* a posted kernel, assembled by itself with the lines of its text */
+    const char *ptx, *entry; /* borrowed; equal pointers are the same text */
+    char file[32];           /* as emitted text names it */
+    void *cubin;
+    size_t len;
+};
 struct rw_gate { /* what one planning knows of the posted graph, and of what was tried against it */
     struct dev_device *dev;
     const struct rw_options *opt;
@@ -48,6 +54,7 @@ struct rw_gate { /* what one planning knows of the posted graph, and of what was
     bool from_library;  /* some trial was not run, because the library knew it */
     bool no_library;    /* the library was wrong once: it is not asked any more */
     bool lines_checked; /* line tables change no code (machine-code.c) */
+    struct dt_vec(struct rw_piece *) piece;
 };
 void rw_gate_init(struct rw_gate *g, struct dev_device *dev, const struct rw_options *opt,
                   const struct dev_prog *posted);
@@ -116,6 +123,8 @@ struct rw_trial {
     char key[DT_SHA256_TEXT];
     unsigned orders;                 /* that it passed; ran or known */
     bool repeated;                   /* an equal one passed in this planning */
+    /* thread-instructions of S and T, and of T under the block orders, but of what is repeated; ran or known */
+    uint64_t work, order_work;
     bool known, *touched, *compared; /* T's costs are known from an equal one that passed; by buffer */
     char library[DT_SHA256_TEXT];    /* its key there, "": none */
     uint8_t **want;                  /* by buffer: what S leaves */

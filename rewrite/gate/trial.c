@@ -8,6 +8,9 @@
  * that moved to shared memory, blocks that are not launched). The block orders of a long chain that is most of the
  * graph are left to the verification of the plan.
  *
+ * Where each launch of T stands for one of S (programmatic launches), they are tried one by one: of a chain of all
+ * layers, what repeats runs once.
+ *
  * A trial is a sieve: the plan as a whole is verified at the end, on all inputs (plan/choose.c). Equal edits are tried
  * once. The layers of a model repeat, and a candidate whose texts, geometry and arguments were tried before passes, or
  * is too slow, at once. The performance library (library.c) remembers trials from one planning to the next.
@@ -382,6 +385,49 @@ static int remember(struct rw_trial *t, struct dt_err *e)
     return dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
+static uint64_t instructions(const struct rw_trial *t)
+{
+    uint64_t all = 0;
+    for (uint32_t k = 0; k < t->x->nlaunch; k++)
+        all += t->now->cost[t->x->launch[k]].instructions;
+    for (uint32_t k = 0; k < t->n; k++)
+        all += t->next->cost[t->first + k].instructions;
+    return all;
+}
+
+/* Does every launch of T stand for one of S, in their order? */
+static bool one_for_one(const struct rw_edit *x)
+{
+    bool one = x->part.n == x->nlaunch;
+    for (size_t k = 0; k < x->part.n && one; k++)
+        one = x->part.p[k].of == k + 1;
+    return one;
+}
+
+/* A chain in which nothing moves between launches: launch by launch, on what each finds. So equal ones of the chain run
+ * once. 1, 0, negative: as rw_trial_begin. */
+static int begin_each(struct rw_trial *t, struct dt_err *e)
+{
+    int r = 1;
+    t->known = t->repeated = true;
+    for (uint32_t k = 0; k < t->n && r == 1; k++) {
+        struct rw_edit one = *t->x;
+        struct rw_trial alone = {0};
+        one.launch += k;
+        one.nlaunch = 1;
+        one.part.p += k;
+        one.part.n = 1;
+        if (t->next->from[t->first + k] != UINT32_MAX)
+            continue;
+        r = rw_trial_begin(&alone, t->gate, &one, t->next, t->first + k, e);
+        t->known = t->known && alone.known;
+        t->repeated = t->repeated && alone.repeated;
+        t->work += alone.work;
+        rw_trial_done(&alone);
+    }
+    return r;
+}
+
 int rw_trial_begin(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *x, struct rw_state *next,
                    uint32_t first, struct dt_err *e)
 {
@@ -419,12 +465,17 @@ int rw_trial_begin(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *
         t->known = t->repeated = true;
         return 1;
     }
+    if (t->n > 1 && one_for_one(x)) {
+        int each = begin_each(t, e);
+        return each == 1 ? remember(t, e) : each;
+    }
     int r = rw_library_get(t, &next->cost[first], e);
     t->known = r == 1;
     if (r == 0 && (r = run_before(t, e)) == 0)
         r = run_after(t, 0, &next->cost[first], e);
     if (r < 0)
         return r;
+    t->work = instructions(t);
     if (!t->known)
         rw_library_put(t, &next->cost[first], 0);
     return remember(t, e);
@@ -446,9 +497,13 @@ int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
 {
     int r = 0;
     /* if the original races, the gate tries no orders */
-    if (t->orders >= t->gate->orders || (is_all(t) && !t->gate->original.races))
+    bool later = is_all(t) && !t->gate->original.races;
+    for (uint32_t k = 0; k < t->n && !t->repeated && !later; k++)
+        if (t->next->from[t->first + k] == UINT32_MAX)
+            t->order_work += t->next->cost[t->first + k].instructions * t->gate->orders;
+    if (t->orders >= t->gate->orders || later)
         return 0;
-    if (t->known) /* its costs were, S has not run */
+    if (t->known || one_for_one(t->x)) /* its costs were, S has not run */
         r = run_before(t, e);
     while (r == 0 && t->orders < t->gate->orders)
         if ((r = run_after(t, t->orders + 1, NULL, e)) == 0)

@@ -216,7 +216,7 @@ static int choose_build(struct rw_planner *p, struct rw_edit *x, unsigned level,
         r = r < 0 || rw_measures(p) ? r : rw_state_time(p, next, &mine);
     }
     if (r == 0)
-        rw_budget_built(p, x, next, *ret_fresh, trial->repeated);
+        rw_budget_built(p, trial, *ret_fresh);
     return r == 1 ? 1 : choose_refused(r, "building", &mine, NULL, why, e);
 }
 
@@ -240,7 +240,7 @@ static int choose_accept(struct rw_planner *p, const struct rw_edit *x, struct r
                        : r == DT_E_GRAPH ? "stream-order"
                                          : "analysis before griddepcontrol.wait";
     r = choose_refused(rw_recover(p->dev, r, &bad), what, &bad, verified ? NULL : "the results differ", why, e);
-    rw_budget_accepted(p, next, trial->repeated);
+    rw_budget_accepted(p, trial, next);
     if (r == 1)
         rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
     return r;

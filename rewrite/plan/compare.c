@@ -3,7 +3,7 @@
  * On the software device times are modelled and have no noise, but the model may be wrong. So both states are timed
  * under every doubt (softgpu/model/doubts.def): with each term of the model longer, and shorter, than it says, by what
  * it was off against published measurements, and with what is doubtful in its structure. The newer state is faster if
- * it takes less by more than a thousandth in all of them; where the doubt is that something gains nothing, if it takes
+ * it takes less in all of them, by more than a thousandth of what the launches take that differ; where the doubt is that something gains nothing, if it takes
  * no more, but for that thousandth. Both states are under the same doubt, since what is wrong with both alike decides
  * nothing. Or it is faster because it cannot be slower (dominates): it has fewer launches, and asks for no more of
  * anything.
@@ -151,7 +151,16 @@ static int measured(struct rw_planner *p, struct rw_state *now, struct rw_state 
 }
 
 /* ---- modelled ---------------------------------------------------------------------------------------------------- */
-static bool less(double was, double is) { return is < was * (1 - NOISE); }
+static bool less(double was, double is, double stake) { return is < was - NOISE * stake; }
+
+/* What the noise is a part of: the time of the launches that an edit changes, since the others take what they took.
+ * What a rewrite gains must not look smaller in a larger graph. Two states that are not of one edit: all their time. */
+static double stake(const struct rw_state *now, const struct rw_state *next)
+{
+    bool step = next->of && next->of == now->graph, rivals = next->of && next->of == now->of;
+    double most = next->stake_us > now->stake_us && rivals ? next->stake_us : now->stake_us;
+    return step ? next->stake_us : rivals ? most : now->time.time_us;
+}
 
 /* What these launches ask for, each number added over them; *ret_least, *ret_most: threads in flight. */
 static int burden(struct rw_planner *p, const struct rw_state *s, const uint32_t *launch, uint32_t n,
@@ -203,14 +212,15 @@ static int compare_modelled(struct rw_planner *p, struct rw_state *now, struct r
 {
     const char *name;
     bool moot;
-    if (!less(now->time.time_us, next->time.time_us))
+    double part = stake(now, next);
+    if (!less(now->time.time_us, next->time.time_us, part))
         return 0;
     int r = rw_state_doubts(p, now, e);
     if (r == 0)
         r = rw_state_doubts(p, next, e);
     for (unsigned k = 1; r == 0 && now->doubt_us && next->doubt_us && (name = dev_doubt(p->dev, k, &moot)); k++) {
         double was = now->doubt_us[k], is = next->doubt_us[k];
-        if (moot ? !less(is, was) : less(was, is))
+        if (moot ? !less(is, was, part) : less(was, is, part))
             continue;
         r = dominates(p, now, next, e);
         if (r == 0)
@@ -240,7 +250,7 @@ int rw_gain(struct rw_planner *p, struct rw_state *now, struct rw_state *next, d
 
 int rw_better(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why, struct dt_err *e)
 {
-    return rw_measures(p) ? rw_faster(p, now, next, why, e) : RW_FORCED || less(now->time.time_us, next->time.time_us);
+    return rw_measures(p) ? rw_faster(p, now, next, why, e) : RW_FORCED || less(now->time.time_us, next->time.time_us, stake(now, next));
 }
 
 int rw_faster_now(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why,

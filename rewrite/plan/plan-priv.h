@@ -95,11 +95,10 @@ int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state
 void rw_budget_begin(struct rw_planner *p, double seconds, uint64_t began_us); /* seconds 0: there is none */
 /* What comes after the tries, the plan's verification, is part of the budget. */
 void rw_budget_reserve(struct rw_planner *p, unsigned inputs, unsigned schedules);
-/* A candidate was built: S and T ran once, `fresh` modules were assembled; repeated: an equal one was tried before. */
-void rw_budget_built(struct rw_planner *p, const struct rw_edit *x, const struct rw_state *next, unsigned fresh,
-                     bool repeated);
+/* A candidate was built: S and T ran once, `fresh` modules were assembled. */
+void rw_budget_built(struct rw_planner *p, const struct rw_trial *t, unsigned fresh);
 /* It was accepted: T ran under the block orders, and the new launches were analysed. */
-void rw_budget_accepted(struct rw_planner *p, const struct rw_state *next, bool repeated);
+void rw_budget_accepted(struct rw_planner *p, const struct rw_trial *t, const struct rw_state *next);
 bool rw_late(struct rw_planner *p); /* the budget is spent */
 /* The plan's `stopped`; *ret NULL: the budget was enough. */
 int rw_budget_json(const struct rw_planner *p, json_t **ret, struct dt_err *e);
