@@ -54,7 +54,8 @@ struct rw_snaps *rw_snaps_free(struct rw_snaps *s)
 
 const struct dev_cost *rw_snaps_cost(const struct rw_snaps *s) { return s->cost; }
 
-int rw_snaps_new(struct dev_run *run, const struct ana_result *a, struct rw_snaps **ret, struct dt_err *e)
+int rw_snaps_new(struct dev_run *run, const struct ana_result *a, const struct rw_checked_once *once,
+                 struct rw_snaps **ret, struct dt_err *e)
 {
     const struct dt_graph *g = a->prog->graph;
     struct rw_snaps *s = dt_calloc(1, sizeof *s);
@@ -65,7 +66,7 @@ int rw_snaps_new(struct dev_run *run, const struct ana_result *a, struct rw_snap
     }
     s->ana = a;
     for (uint32_t l = 0; l < g->nlaunch && r == 0; l++) {
-        if ((r = dev_run_step(run, l, e)) < 0 || (r = dev_run_cost(run, l, &s->cost[l], e)) < 0)
+        if ((r = rw_checked_step(once, run, l, e)) < 0 || (r = dev_run_cost(run, l, &s->cost[l], e)) < 0)
             break;
         for (uint32_t k = 0; k < a->launch[l].naccess && r == 0; k++) {
             const struct ana_access *x = &a->launch[l].access[k];
@@ -292,11 +293,13 @@ static int run_before(struct rw_trial *t, struct dt_err *e)
     for (uint32_t k = 0; k < t->x->nlaunch; k++)
         wanted[t->x->launch[k]] = true;
     dev_set_schedule(t->gate->dev, 0, false);
+    dev_set_follow(t->gate->dev, false);
     int r = dev_run_new_for(t->gate->dev, t->now->prog, wanted, &run, e);
     if (r == 0)
         r = trial_fill(t, run, e);
     for (uint32_t k = 0; k < t->x->nlaunch && r == 0; k++)
         r = dev_run_step(run, t->x->launch[k], e);
+    dev_set_follow(t->gate->dev, true);
     if (r == 0)
         r = trial_fetch(t, run, t->want, e);
     dev_run_free(run);
@@ -344,11 +347,13 @@ static int run_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_co
     bool talks = rw_talks(t->next->prog);
     if (r == 0)
         r = rw_watch(t->gate->dev, talks, order, order != 0, e);
+    dev_set_follow(t->gate->dev, !order && ret_cost);
     if (r == 0 && order)
         r = dev_run_part(run, t->first, t->n, e); /* launches run side by side where the order allows it */
     for (uint32_t k = t->first; k < t->first + t->n && r == 0 && !order; k++)
         if ((r = dev_run_step(run, k, e)) == 0 && ret_cost)
             r = dev_run_cost(run, k, &ret_cost[k - t->first], e);
+    dev_set_follow(t->gate->dev, true);
     rw_watch(t->gate->dev, talks, 0, false, NULL);
     if (r == 0)
         r = trial_fetch(t, run, got, e);
@@ -497,15 +502,18 @@ int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
 {
     int r = 0;
     /* if the original races, the gate tries no orders */
-    bool later = is_all(t) && !t->gate->original.races;
+    bool later = is_all(t) && !t->gate->original.races, same = one_for_one(t->x) && t->x->kind->same_code;
+    /* blocks of the posted code: what is new is which launches run at the same time */
+    unsigned orders = same && t->gate->orders > RW_TRIAL_ORDERS ? RW_TRIAL_ORDERS : t->gate->orders;
     for (uint32_t k = 0; k < t->n && !t->repeated && !later; k++)
         if (t->next->from[t->first + k] == UINT32_MAX)
-            t->order_work += t->next->cost[t->first + k].instructions * t->gate->orders;
-    if (t->orders >= t->gate->orders || later)
+            t->order_work += t->next->cost[t->first + k].instructions * orders;
+    t->unseen = later && !same;
+    if (t->orders >= orders || later)
         return 0;
     if (t->known || one_for_one(t->x)) /* its costs were, S has not run */
         r = run_before(t, e);
-    while (r == 0 && t->orders < t->gate->orders)
+    while (r == 0 && t->orders < orders)
         if ((r = run_after(t, t->orders + 1, NULL, e)) == 0)
             t->orders++;
     if (r < 0)

@@ -48,6 +48,7 @@ struct rw_planner {
     struct rw_gate gate;
     uint64_t sampled[2]; /* of the plan: blocks that ran when it was verified, of how many */
     bool again;          /* the library was wrong: plan anew without it */
+    bool unseen;         /* something that was kept has not been seen by the race detector alone */
     /* normal form (normal.c): versions, their state until it is the second one, why there is none */
     struct rw_versions versions;
     struct rw_state apart;

@@ -313,6 +313,55 @@ static void test_differ(void **state)
     world_close(&w);
 }
 
+/* A chain in which nothing moves between launches is tried launch by launch: each stands for its own, and an equal one
+ * runs once. */
+static void test_chain(void **state)
+{
+    struct world w;
+    world_open(&w);
+    for (int wrong = 0; wrong < 2; wrong++) {
+        const uint32_t pair[2] = {3, 4};
+        struct rw_state next;
+        struct rw_edit x;
+        struct rw_trial t;
+        struct dt_err e = {0};
+        struct dt_str why = {0};
+        enum rw_verdict v;
+        uint32_t first;
+        must(rw_edit_init(&x, &rw_programmatic, dev_info(w.dev), &w.opt, &w.p.state.p[0], pair, 2, &e), &e);
+        int r = x.kind->open(&x, &v, &why, &e);
+        r = r ? r : x.kind->build(&x, 0, &why, &e);
+        if (r)
+            fail_msg("%s", r < 0 ? e.detail : why.s);
+        assert_int_equal(x.part.n, 2);
+        for (int k = 0; k < 2; k++)
+            snprintf(x.part.p[k].module, sizeof x.part.p[k].module, "f%d", k);
+        if (wrong)
+            wrong_constant(&x.part.p[1].ptx);
+        must(rw_state_make(&w.p, &x, &next, &first, &e), &e);
+        assert_true(next.member[first] == 1 << 3 && next.member[first + 1] == 1 << 4);
+        r = rw_trial_begin(&t, &w.p.gate, &x, &next, first, &e);
+        assert_int_equal(r, wrong ? DT_E_INTERNAL : 1);
+        if (wrong) { /* the first one is known by now, and so is nothing of the second */
+            assert_non_null(strstr(e.detail, "'s' differs at byte"));
+            dt_err_done(&e);
+        } else {
+            const struct dev_cost *s = &w.p.state.p[0].cost[3];
+            assert_int_equal(t.work, s[0].instructions + s[1].instructions + next.cost[first].instructions +
+                                         next.cost[first + 1].instructions);
+            assert_true(next.cost[first].known && next.cost[first + 1].known && !t.repeated);
+            must(rw_trial_finish(&t, &e), &e);
+            assert_int_equal(t.orders, RW_TRIAL_ORDERS);
+        }
+        assert_int_equal(w.p.gate.tried.n, 3); /* each alone, and both */
+        rw_trial_done(&t);
+        rw_state_done(&next);
+        x.kind->close(&x);
+        rw_edit_done(&x);
+    }
+    world_close(&w);
+}
+
 /* Footprints and edges with a base are those of a whole analysis. */
 static void test_analysis(void **state)
 {
@@ -339,9 +388,9 @@ static void test_analysis(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_time),     cmocka_unit_test(test_derive),       cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_agree),    cmocka_unit_test(test_bundles_kept), cmocka_unit_test(test_differ),
-        cmocka_unit_test(test_analysis),
+        cmocka_unit_test(test_time),  cmocka_unit_test(test_derive),       cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_agree), cmocka_unit_test(test_bundles_kept), cmocka_unit_test(test_differ),
+        cmocka_unit_test(test_chain), cmocka_unit_test(test_analysis),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
