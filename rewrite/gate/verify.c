@@ -175,51 +175,6 @@ bool rw_talks(const struct dev_prog *p)
     return talks;
 }
 
-int rw_checked_step(const struct rw_checked_once *o, struct dev_run *run, uint32_t launch, struct dt_err *e)
-{
-    bool off = o && o->dev && o->again[launch];
-    if (off)
-        dev_set_schedule(o->dev, 0, false);
-    int r = dev_run_step(run, launch, e);
-    if (off)
-        dev_set_schedule(o->dev, 0, true);
-    return r;
-}
-
-/* Blocks of a steady launch touch the same bytes whatever memory holds, so equal launches, as layers have them, race
- * all or none. */
-static int once_each(struct dev_device *d, const struct dev_prog *p, struct rw_checked_once *ret, struct dt_err *e)
-{
-    uint32_t n = p->graph->nlaunch;
-    dt_free_ char(*key)[DT_SHA256_TEXT] = dt_calloc((size_t)n + 1, sizeof *key);
-    dt_free_ uint32_t *number = dt_calloc((size_t)p->graph->nbuffer + 1, sizeof *number);
-    dt_free_ bool *steady = dt_calloc((size_t)n + 1, sizeof *steady);
-    bool *again = dt_calloc((size_t)n + 1, sizeof *again);
-    int r = key && number && steady && again ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (uint32_t l = 0, m = 0; l < n && r == 0; l++, m = 0) {
-        struct dt_sha256 h;
-        uint32_t k = 0;
-        memset(number, 0xFF, p->graph->nbuffer * sizeof *number);
-        if (dt_sha256_init(&h) < 0) {
-            r = dt_err_set(e, DT_E_NOMEM, "out of memory");
-            break;
-        }
-        rw_add_launch(&h, p, l, true, number, &m);
-        dt_sha256_final(&h, key[l]);
-        while (k < l && strcmp(key[k], key[l]) != 0)
-            k++;
-        if (k == l)
-            r = p->graph->launch[l].kind == DT_KERNEL ? ana_steady(p, l, &steady[l], e) : 0;
-        again[l] = k < l && steady[k];
-    }
-    if (r < 0) {
-        free(again);
-        return r;
-    }
-    *ret = (struct rw_checked_once){d, again};
-    return 0;
-}
-
 /* Run all launches, one after the other, and get the costs that are not known yet. */
 static int once_with_costs(struct dev_run *run, const struct dt_graph *g, const struct rw_checked_once *once,
                            struct dev_cost *cost, struct dt_err *e)
@@ -243,6 +198,8 @@ struct runs {
     const struct dev_cost *cost; /* by launch, NULL: not known */
     struct dev_cost *mine;       /* from the first input, where no snaps have them */
     struct rw_checked_once once; /* for the first input */
+    const struct ana_result *ana;
+    bool flood, whole; /* the run was ended, as NaNs flood it; the next one is not to be */
     unsigned input;
     uint64_t limit; /* thread-instructions of a launch: more is a launch that hangs */
 };
@@ -266,7 +223,7 @@ static int first_input(struct runs *x, const struct ana_result *a, struct rw_sna
     x->mine = dt_calloc(g->nlaunch + 1, sizeof *x->mine);
     int r = x->mine ? ready(x, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r == 0 && fast && !x->once.again)
-        r = once_each(x->dev, x->original, &x->once, e);
+        r = rw_check_once(x->dev, x->original, &x->once, e);
     if (r < 0 || (r = rw_watch(x->dev, ref->talks, 0, x->soft && !(ref->talks && x->checked), e)) < 0 ||
         (r = verify_fill(x->run, NULL, g, ref->inputs, 0, e)) < 0)
         return r;
@@ -314,9 +271,14 @@ static int other_input(void *user, bool *ret_flooded, struct dt_err *e)
         (r = verify_fill(x->run, ref->special, ref->graph, ref->inputs, x->input, e)) == 0) {
         dev_set_limit(x->dev, x->limit);
         dev_set_follow(x->dev, false);
-        r = dev_run_once(x->run, e);
+        bool last = !ref->large || ref->sample || !x->ana || !ref->special->tries || x->whole;
+        r = last ? dev_run_once(x->run, e) : rw_flood_run(x->dev, x->run, x->ana, &x->flood, e);
         dev_set_follow(x->dev, true);
         dev_set_limit(x->dev, 0);
+        if (r == 0 && !last && x->flood) {
+            *ret_flooded = true;
+            return 0;
+        }
     }
     if (r == 0 && (r = verify_fetch(x->run, ref->graph, &ref->want[x->input], e)) == 0)
         *ret_flooded = flooded(ref, &ref->want[x->input]);
@@ -332,6 +294,7 @@ static int other_input(void *user, bool *ret_flooded, struct dt_err *e)
 static int all_inputs(struct runs *x, const struct ana_result *a, struct rw_snaps **ret_snaps, struct dt_err *e)
 {
     struct rw_reference *ref = x->ref;
+    x->ana = a;
     int r = first_input(x, a, ret_snaps, e);
     if (r == DT_E_RACE && !ref->talks) { /* two blocks touch a byte; flags and fences may order them */
         x->run = dev_run_free(x->run);
@@ -350,7 +313,12 @@ static int all_inputs(struct runs *x, const struct ana_result *a, struct rw_snap
     }
     for (x->input = 1; x->input < ref->inputs && r == 0; x->input++) {
         unsigned s = sorts(ref->inputs, x->input);
+        x->flood = x->whole = false;
         r = rw_special_search(ref->special, s, other_input, x, e);
+        if (r == 0 && !ref->want[x->input].p) { /* the last run was not to the end */
+            x->whole = true;
+            r = other_input(x, &(bool){false}, e);
+        }
         /* the posted input works and this one does not suit the kernels: an index made from data, for example */
         if (r == DT_E_BOUNDS) {
             dt_err_done(e);
