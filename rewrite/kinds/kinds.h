@@ -28,6 +28,8 @@ struct rw_state { /* a graph on its way to the plan */
     double *doubt_us;          /* the modelled time under each doubt (dev_doubt); NULL: not asked yet */
     const struct dt_graph *of; /* the state that an edit made it of, as a name; NULL: none did */
     double stake_us;           /* what the launches that the edit took away took in that one */
+    char key[DT_SHA256_TEXT];  /* of the edit's trial (gate/trial.c); "": it has none */
+    bool guessed;              /* doubt_us follows from what an equal edit did (compare.c) */
     uint64_t *member;          /* by launch: which launches of the original it stands for (gate/trial.c) */
     double *begin_us, *end_us; /* modelled: of each launch; measured: of its steps laid in a row */
     bool borrowed;             /* the first one: prog and ana are the caller's */

@@ -206,6 +206,7 @@ static int choose_build(struct rw_planner *p, struct rw_edit *x, unsigned level,
         r = r < 0 || rw_measures(p) ? r : rw_state_time(p, next, &mine); /* measured beside what there is: rw_faster */
     } else if (r == 0) {
         r = rw_trial_begin(trial, &p->gate, x, next, first, &mine);
+        memcpy(next->key, trial->key, sizeof next->key);
         if (r < 0 && !rw_fatal(r)) {
             *ret_wrong = true;
             dt_str_done(why);
@@ -814,6 +815,7 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
     rw_together(p);
     if ((r = rw_lay_out(p, e)) < 0)
         return r;
+    rw_not_guessed(&p->state.p[p->state.n - 1]);
     if (rw_is_apart(p) && (r = gains_together(p, e)) <= 0)
         return r;
     /* what a race leaves is another thing in another order: what is new was tried in several alone */

@@ -29,6 +29,7 @@
 #include "rewrite/plan/plan-priv.h"
 
 #define NOISE 0.001
+#define SAME 1e-9
 
 bool rw_measures(const struct rw_planner *p) { return !dev_info(p->dev)->soft; }
 
@@ -207,6 +208,65 @@ static int dominates(struct rw_planner *p, struct rw_state *now, struct rw_state
     return r < 0 ? r : no_more;
 }
 
+/* ---- equal edits, as layers have them ---------------------------------------------------------------------------- */
+
+static unsigned doubts(const struct rw_planner *p)
+{
+    unsigned n = 0;
+    while (dev_doubt(p->dev, n, &(bool){false}))
+        n++;
+    return n;
+}
+
+/* Did an equal edit gain just as much by the model as it is, and under every doubt? Then so does this one, and its
+ * times under the doubts follow: each takes a run of the model over all launches. */
+static bool sure_again(struct rw_planner *p, const struct rw_state *now, struct rw_state *next)
+{
+    double gain = now->time.time_us - next->time.time_us;
+    const struct rw_sure *s = NULL;
+    if (!*next->key || next->of != now->graph || !now->doubt_us || next->doubt_us)
+        return false;
+    for (size_t k = 0; k < p->sure.n && !s; k++)
+        if (!strcmp(p->sure.p[k].key, next->key) && fabs(p->sure.p[k].gain_us[0] - gain) <= SAME * now->time.time_us)
+            s = &p->sure.p[k];
+    unsigned n = s ? doubts(p) : 0;
+    if (!s || !(next->doubt_us = dt_calloc((size_t)n + 1, sizeof *next->doubt_us)))
+        return false;
+    next->doubt_us[0] = next->time.time_us;
+    for (unsigned k = 1; k < n; k++)
+        next->doubt_us[k] = now->doubt_us[k] - s->gain_us[k];
+    next->guessed = true;
+    return true;
+}
+
+/* Without memory it is only not known again. */
+static void keep_sure(struct rw_planner *p, const struct rw_state *now, const struct rw_state *next)
+{
+    unsigned n = doubts(p);
+    struct rw_sure s = {.gain_us = dt_calloc((size_t)n + 1, sizeof(double))};
+    for (unsigned k = 0; s.gain_us && k < n; k++)
+        s.gain_us[k] = now->doubt_us[k] - next->doubt_us[k];
+    memcpy(s.key, next->key, sizeof s.key);
+    if (!s.gain_us || !dt_push(&p->sure, s))
+        free(s.gain_us);
+}
+
+void rw_not_guessed(struct rw_state *s)
+{
+    if (!s->guessed)
+        return;
+    free(s->doubt_us);
+    s->doubt_us = NULL;
+    s->guessed = false;
+}
+
+void rw_sure_done(struct rw_planner *p)
+{
+    for (size_t k = 0; k < p->sure.n; k++)
+        free(p->sure.p[k].gain_us);
+    free(p->sure.p);
+}
+
 static int compare_modelled(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why,
                             struct dt_err *e)
 {
@@ -216,6 +276,8 @@ static int compare_modelled(struct rw_planner *p, struct rw_state *now, struct r
     if (!less(now->time.time_us, next->time.time_us, part))
         return 0;
     int r = rw_state_doubts(p, now, e);
+    if (r == 0 && sure_again(p, now, next))
+        return 1;
     if (r == 0)
         r = rw_state_doubts(p, next, e);
     for (unsigned k = 1; r == 0 && now->doubt_us && next->doubt_us && (name = dev_doubt(p->dev, k, &moot)); k++) {
@@ -227,6 +289,8 @@ static int compare_modelled(struct rw_planner *p, struct rw_state *now, struct r
             dt_str_addf(why, "not for sure: under doubt '%s' modeled %.2f → %.2f us", name, was, is);
         return r;
     }
+    if (r == 0 && *next->key && next->of == now->graph && now->doubt_us && next->doubt_us)
+        keep_sure(p, now, next);
     return r < 0 ? r : 1;
 }
 
@@ -250,7 +314,8 @@ int rw_gain(struct rw_planner *p, struct rw_state *now, struct rw_state *next, d
 
 int rw_better(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why, struct dt_err *e)
 {
-    return rw_measures(p) ? rw_faster(p, now, next, why, e) : RW_FORCED || less(now->time.time_us, next->time.time_us, stake(now, next));
+    return rw_measures(p) ? rw_faster(p, now, next, why, e)
+                          : RW_FORCED || less(now->time.time_us, next->time.time_us, stake(now, next));
 }
 
 int rw_faster_now(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why,

@@ -23,6 +23,10 @@ struct rw_entries { /* as dt_vec */
     struct rw_entry *p;
     size_t n, cap;
 };
+struct rw_sure { /* an edit that gained under every doubt */
+    char key[DT_SHA256_TEXT];
+    double *gain_us; /* by doubt */
+};
 struct rw_ban { /* a candidate that is not taken: the whole plan is faster without it */
     const char *kind;
     json_t *launches;
@@ -42,6 +46,7 @@ struct rw_planner {
     struct dt_vec(struct rw_state) state; /* [0] is the original */
     struct rw_entries entry;
     struct dt_vec(struct rw_ban) ban;
+    struct dt_vec(struct rw_sure) sure;
     unsigned nname; /* next fN */
     unsigned verified_inputs, verified_schedules;
     bool budget_spent, hurried; /* hurried: by the clock */
@@ -156,6 +161,9 @@ bool rw_measures(const struct rw_planner *p);
  * 1: it is, or it is forced; 0: it is not; negative: error. If times are measured, both states get theirs from this
  * comparison, and `why` says what noise there was. */
 int rw_faster(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why, struct dt_err *e);
+/* What is known of the state's times under the doubts is what the model says, not what equal edits did. */
+void rw_not_guessed(struct rw_state *s);
+void rw_sure_done(struct rw_planner *p);
 /* Is `next` the better one of two that are both sure? By the model as it is; measured, as rw_faster. */
 int rw_better(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why, struct dt_err *e);
 /* By how many times `next` is faster, at least and at most, over all doubts; zeros where that is not known. */

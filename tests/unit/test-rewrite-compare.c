@@ -361,6 +361,39 @@ static void test_stake(void **state)
     info.soft = false;
 }
 
+/* An edit that is equal to one that gained under every doubt, and gains as much, does so too; what that is follows. */
+static void test_again(void **state)
+{
+    static const struct rw_options none;
+    struct rw_planner p = {.opt = &none};
+    for (int i = 0; i < 5; i++) {
+        struct dt_err e = {0};
+        struct dt_str why = {0};
+        begin();
+        info.soft = true;
+        now.time.time_us = i ? 2000 : 1000;
+        next.time.time_us = now.time.time_us - (i == 2 ? 101 : 100);
+        now.doubt_us = dt_memdup(i ? (double[]){2000, 2400, 1800} : (double[]){1000, 1200, 900}, sizeof(double[3]));
+        next.doubt_us = i ? NULL : dt_memdup((double[]){900, 1070, 899.5}, sizeof(double[3]));
+        next.of = i == 4 ? NULL : now.graph;
+        next.stake_us = 200;
+        snprintf(next.key, sizeof next.key, "%s", i == 3 ? "another" : "one");
+        assert_int_equal(rw_faster(&p, &now, &next, &why, &e), 1);
+        assert_int_equal(next.guessed, i == 1);
+        if (i == 1) {
+            EQUAL(next.doubt_us[0], 1900);
+            EQUAL(next.doubt_us[1], 2270);
+            EQUAL(next.doubt_us[2], 1799.5);
+            rw_not_guessed(&next);
+            assert_true(!next.doubt_us && !next.guessed);
+        }
+        dt_str_done(&why);
+    }
+    assert_int_equal(p.sure.n, 1);
+    rw_sure_done(&p);
+    info.soft = false;
+}
+
 /* What is slower under a doubt is kept all the same where it has fewer launches, one after the other, and asks for no
  * more of anything. */
 static void test_dominates(void **state)
@@ -389,10 +422,10 @@ static void test_dominates(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_times),    cmocka_unit_test(test_decides),
-                                       cmocka_unit_test(test_kept),     cmocka_unit_test(test_known),
-                                       cmocka_unit_test(test_model),    cmocka_unit_test(test_stake),
-                                       cmocka_unit_test(test_dominates)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_times), cmocka_unit_test(test_decides),
+                                       cmocka_unit_test(test_kept),  cmocka_unit_test(test_known),
+                                       cmocka_unit_test(test_model), cmocka_unit_test(test_stake),
+                                       cmocka_unit_test(test_again), cmocka_unit_test(test_dominates)};
     int r = cmocka_run_group_tests(tests, NULL, NULL);
     rw_state_done(&now);
     rw_state_done(&next);
