@@ -9,7 +9,8 @@
  *      not spread (special.c). Values with which the original faults or hangs are left out. If it faults all the same,
  *      the whole input is left out.
  *   3. The plan runs under `schedules` shuffled block orders with the race detector (software device), and is compared
- *      each time. Launches that streams and programmatic edges do not order run side by side then (dev_run_once).
+ *      each time. Of a large graph whose new launches have passed it alone, the first order is the first input's run,
+ *      without it. Launches that streams and programmatic edges do not order run side by side then (dev_run_once).
  *      On a real GPU the plan runs as often with blocks that sleep at random before they begin (device/delay.c).
  *
  * The original's outputs are kept (rw_reference), so a planning runs it once for each input. Both programs live on the
