@@ -63,7 +63,7 @@ struct rw_part { /* a launch of T */
     /* a launch of S that it is but for stream, after and programmatic: its cost and footprint are known; UINT32_MAX:
      * none */
     uint32_t same;
-    /* a launch of S, in whose place it stands alone, in the same order: its place in S + 1; 0: it stands for all of S */
+    /* the one launch of S in whose place it stands, in the same order: its place in S + 1; 0: it stands for all of S */
     uint32_t of;
 };
 struct rw_unread { /* bytes that S writes, T perhaps not, and nobody reads */
