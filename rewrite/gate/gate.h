@@ -158,7 +158,8 @@ int rw_machine_code(struct rw_gate *g, const struct rw_edit *x, const struct rw_
 /* Compare the plan with the reference, on the first `inputs` inputs and under `schedules` block orders. `a`: the plan's
  * analysis, needed if the original was sampled. seen: the race detector has seen what is new alone, so that of a graph
  * in which a pass is long it need not see the whole; then the first block order is the first input's run. cost (by
- * launch; NULL: not wanted): filled in for launches whose cost is not known. DT_E_INTERNAL: with what differs, and where. */
+ * launch; NULL: not wanted): filled in for launches whose cost is not known. DT_E_INTERNAL: with what differs, and
+ * where. */
 int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const struct dev_prog *plan,
                    const struct ana_result *a, unsigned inputs, unsigned schedules, bool seen, struct dev_cost *cost,
                    struct dt_err *e);
