@@ -13,6 +13,7 @@ struct rw_entry { /* one row of the plan's `rewrites` */
     const char *kind;
     char *level;      /* NULL: none */
     json_t *launches; /* names */
+    uint64_t hash;    /* of kind and names (entries.c) */
     enum rw_verdict verdict;
     char *reason;               /* NULL where kept */
     double before_us, after_us; /* 0: not timed */
