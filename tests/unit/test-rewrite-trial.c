@@ -7,6 +7,8 @@
 
 #include "rewrite-world.h"
 
+#include "rewrite/gate/gate-priv.h"
+
 /* The candidate of two launches, at the level of this name; `tamper` may change its text. */
 static void fuse(struct world *w, uint32_t p, uint32_t c, const char *level, void (*tamper)(struct dt_str *))
 {
@@ -362,6 +364,74 @@ static void test_chain(void **state)
     world_close(&w);
 }
 
+/* The race detector need see only one of equal launches, if they are steady. */
+static void test_once(void **state)
+{
+    static const bool want[] = {false, false, false, true, true}; /* a, b, clear, c like a, d like b */
+    struct world w;
+    struct dt_err e = {0};
+    struct rw_checked_once o;
+    world_open(&w);
+    must(rw_check_once(w.dev, w.prog, &o, &e), &e);
+    for (uint32_t k = 0; k < 5; k++)
+        assert_int_equal(o.again[k], want[k]);
+    free(o.again);
+    w.graph->launch[3].grid[0] = 32; /* then it is another one */
+    must(rw_check_once(w.dev, w.prog, &o, &e), &e);
+    assert_true(!o.again[3] && o.again[4]);
+    free(o.again);
+    w.graph->launch[3].grid[0] = 64;
+    world_close(&w);
+}
+
+/* A run that NaNs flood ends early, any other goes to the end. */
+static void test_flood(void **state)
+{
+    struct dt_str text = {0};
+    struct dt_err e = {0};
+    struct ana_options o = {0};
+    struct dev_device *dev;
+    struct dt_graph *g;
+    struct dev_prog *p;
+    struct ana_result *a;
+    struct dev_run *run;
+    static uint32_t nan[8192], got[8192];
+    dt_str_add(&text, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
+    for (const char *s = TEXT; *s; s++)
+        dt_str_addf(&text, *s == '\n' ? "\\n" : "%c", *s);
+    dt_str_add(&text, "\"}}, \"buffers\": {" BUFFER("x", "inout") "," BUFFER("y", "output") "," BUFFER("z", "output"));
+    dt_str_add(&text, "}, \"launches\": [");
+    for (int k = 0; k < 20; k++)
+        dt_str_addf(&text,
+                    "{\"module\": \"m\", \"entry\": \"f\", \"grid\": [64,1,1], \"block\": [128,1,1], \"args\":"
+                    " [{\"buffer\": \"%s\"}, {\"buffer\": \"%s\"}]},",
+                    k % 2 ? "y" : "x", k % 2 ? "x" : "y");
+    dt_str_add(&text, KEEP("last", "f", "x", "z") "]}");
+    must(dt_graph_parse(text.s, text.len, &g, &e), &e);
+    must(dev_open("soft:h200", &dev, &e), &e);
+    must(dev_prog_new(dev, g, NULL, NULL, &p, &e), &e);
+    must(ana_run(dev, p, &o, &a, &e), &e);
+    must(dev_run_new(dev, p, &run, &e), &e);
+    memset(nan, 0xFF, sizeof nan);
+    for (int k = 0; k < 3; k++) { /* ordinary; all but a little; not enough of it */
+        bool flood;
+        must(dev_run_fill(run, 0, 0, &e), &e);
+        for (int i = 0; i < 8192; i++)
+            nan[i] = !k || i < (k == 1 ? 8 : 2048) ? 0x3F800000 : 0x7FC00000;
+        must(dev_run_upload(run, dt_graph_find_buffer(g, "x"), nan, &e), &e);
+        must(rw_flood_run(dev, run, a, &flood, &e), &e);
+        assert_int_equal(flood, k == 1);
+        must(dev_run_download(run, dt_graph_find_buffer(g, "z"), got, &e), &e);
+        assert_int_equal(got[0] != 0, k != 1); /* did the last launch run? */
+    }
+    dev_run_free(run);
+    ana_free(a);
+    dev_prog_free(p);
+    dt_graph_free(g);
+    dev_close(dev);
+    dt_str_done(&text);
+}
+
 /* Footprints and edges with a base are those of a whole analysis. */
 static void test_analysis(void **state)
 {
@@ -388,9 +458,10 @@ static void test_analysis(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_time),  cmocka_unit_test(test_derive),       cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_agree), cmocka_unit_test(test_bundles_kept), cmocka_unit_test(test_differ),
-        cmocka_unit_test(test_chain), cmocka_unit_test(test_analysis),
+        cmocka_unit_test(test_time),     cmocka_unit_test(test_derive),       cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_agree),    cmocka_unit_test(test_bundles_kept), cmocka_unit_test(test_differ),
+        cmocka_unit_test(test_chain),    cmocka_unit_test(test_once),         cmocka_unit_test(test_flood),
+        cmocka_unit_test(test_analysis),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
