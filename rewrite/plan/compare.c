@@ -3,10 +3,10 @@
  * On the software device times are modelled and have no noise, but the model may be wrong. So both states are timed
  * under every doubt (softgpu/model/doubts.def): with each term of the model longer, and shorter, than it says, by what
  * it was off against published measurements, and with what is doubtful in its structure. The newer state is faster if
- * it takes less in all of them, by more than a thousandth of what the launches take that differ (stake); where the doubt
- * is that something gains nothing, if it takes no more, but for that thousandth. Both states are under the same doubt,
- * since what is wrong with both alike decides nothing. Equal edits, as layers have them, are asked once (sure_again).
- * Or it is faster because it cannot be slower (dominates): it has fewer launches, and asks for no more of
+ * it takes less in all of them, by more than a thousandth of what the launches take that differ (stake); where the
+ * doubt is that something gains nothing, if it takes no more, but for that thousandth. Both states are under the same
+ * doubt, since what is wrong with both alike decides nothing. Equal edits, as layers have them, are asked once
+ * (sure_again). Or it is faster because it cannot be slower (dominates): it has fewer launches, and asks for no more of
  * anything.
  *
  * On a real device the two states are measured together (device/measure.h): both as CUDA graphs, with the same fills,
