@@ -69,6 +69,7 @@ struct dev_device {
     unsigned deadline_ms;
     bool prints;         /* dev_set_print */
     uint64_t limit;      /* of dev_set_limit */
+    bool unfollowed;     /* dev_set_follow */
     uint64_t generation; /* counts resets: handles of an older one are dead */
     uint64_t seed;
     bool race_check;

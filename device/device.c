@@ -218,6 +218,8 @@ static int settle(struct dev_device *d, struct dt_err *e)
     if (!err && d->cu->soft)
         err = dev_cu(d, d->cu->dovetailSetLimit(d->limit), "dovetailSetLimit", e);
     if (!err && d->cu->soft)
+        err = dev_cu(d, d->cu->dovetailSetFollow(!d->unfollowed), "dovetailSetFollow", e);
+    if (!err && d->cu->soft)
         err = dev_cu(d, d->cu->dovetailSetSchedule(d->seed, d->race_check), "dovetailSetSchedule", e);
     if (!err && d->cu->soft)
         dev_set_print(d, d->prints);
@@ -296,6 +298,13 @@ void dev_set_limit(struct dev_device *d, uint64_t instructions)
     d->limit = instructions;
     if (d->cu->soft && !dev_use(d, NULL))
         d->cu->dovetailSetLimit(instructions);
+}
+
+void dev_set_follow(struct dev_device *d, bool on)
+{
+    d->unfollowed = !on;
+    if (d->cu->soft && !dev_use(d, NULL))
+        d->cu->dovetailSetFollow(on);
 }
 
 void dev_set_schedule(struct dev_device *d, uint64_t seed, bool race_check)

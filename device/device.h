@@ -56,6 +56,8 @@ void dev_set_deadline(struct dev_device *d, unsigned ms);
 /* Software device only (no effect on a real one): thread-instructions of each later launch, 0: any number. One that
  * needs more is DT_E_TIMEOUT, on every machine alike. */
 void dev_set_limit(struct dev_device *d, uint64_t instructions);
+/* Software device only: false: nobody asks what later launches cost, and they run faster. */
+void dev_set_follow(struct dev_device *d, bool on);
 bool dev_hung(const struct dev_device *d); /* that has happened; false for NULL */
 /* After a fault every call fails: drop the context and make a new one. Memory, modules and runs made before are gone;
  * freeing them is allowed and does nothing. */

@@ -6,9 +6,21 @@
 #include "rewrite/gate/gate.h"
 
 void rw_original_done(struct rw_original *o);
+void rw_pieces_done(struct rw_gate *g); /* machine-code.c */
+struct rw_checked_once {                /* which launches of a program the race detector need not see (once.c) */
+    struct dev_device *dev;             /* NULL: it sees all, or none */
+    bool *again;                        /* by launch: steady, and equal to an earlier one */
+};
+int rw_check_once(struct dev_device *d, const struct dev_prog *p, struct rw_checked_once *ret, struct dt_err *e);
+/* Run step `launch`, without the race detector if it has seen an equal one. */
+int rw_checked_step(const struct rw_checked_once *o, struct dev_run *run, uint32_t launch, struct dt_err *e);
+/* Run the steps on what `run` holds, but not further than to where NaNs flood it for good (flood.c): *ret_flood. */
+int rw_flood_run(struct dev_device *d, struct dev_run *run, const struct ana_result *a, bool *ret_flood,
+                 struct dt_err *e);
 /* Run all steps on what `run` holds, keep what they write and what they cost. `a`: the analysis of its program,
  * borrowed. */
-int rw_snaps_new(struct dev_run *run, const struct ana_result *a, struct rw_snaps **ret, struct dt_err *e);
+int rw_snaps_new(struct dev_run *run, const struct ana_result *a, const struct rw_checked_once *once,
+                 struct rw_snaps **ret, struct dt_err *e);
 struct rw_snaps *rw_snaps_free(struct rw_snaps *s);
 /* The order of blocks of later launches, and whether races are looked for: any conflict of two blocks, or, of launches
  * whose blocks talk, those that nothing orders (docs/CHECKING.md). */

@@ -12,6 +12,7 @@ void rw_gate_init(struct rw_gate *g, struct dev_device *dev, const struct rw_opt
 
 void rw_gate_done(struct rw_gate *g)
 {
+    rw_pieces_done(g);
     rw_original_done(&g->original);
     rw_reference_free(g->ref);
     rw_snaps_free(g->snaps);

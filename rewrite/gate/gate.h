@@ -34,6 +34,12 @@ struct rw_tried { /* an edit that passed its trial */
     unsigned orders;       /* block orders that T passed, beside the plain one */
     struct dev_cost *cost; /* of each launch of T */
 };
+struct rw_piece {            /* a posted kernel, assembled by itself with the lines of its text */
+    const char *ptx, *entry; /* borrowed; equal pointers are the same text */
+    char file[32];           /* as emitted text names it */
+    void *cubin;
+    size_t len;
+};
 struct rw_gate { /* what one planning knows of the posted graph, and of what was tried against it */
     struct dev_device *dev;
     const struct rw_options *opt;
@@ -48,6 +54,7 @@ struct rw_gate { /* what one planning knows of the posted graph, and of what was
     bool from_library;  /* some trial was not run, because the library knew it */
     bool no_library;    /* the library was wrong once: it is not asked any more */
     bool lines_checked; /* line tables change no code (machine-code.c) */
+    struct dt_vec(struct rw_piece *) piece;
 };
 void rw_gate_init(struct rw_gate *g, struct dev_device *dev, const struct rw_options *opt,
                   const struct dev_prog *posted);
@@ -114,8 +121,11 @@ struct rw_trial {
     struct rw_state *next;
     uint32_t first, n; /* T, in next */
     char key[DT_SHA256_TEXT];
-    unsigned orders;                 /* that it passed; ran or known */
-    bool repeated;                   /* an equal one passed in this planning */
+    unsigned orders; /* that it passed; ran or known */
+    bool repeated;   /* an equal one passed in this planning */
+    /* thread-instructions of S and T, and of T under the block orders, but of what is repeated; ran or known */
+    uint64_t work, order_work;
+    bool unseen;                     /* block orders and race detector are left to the verification of the plan */
     bool known, *touched, *compared; /* T's costs are known from an equal one that passed; by buffer */
     char library[DT_SHA256_TEXT];    /* its key there, "": none */
     uint8_t **want;                  /* by buffer: what S leaves */
@@ -146,10 +156,12 @@ uint64_t rw_number(const uint8_t *p);
 int rw_machine_code(struct rw_gate *g, const struct rw_edit *x, const struct rw_state *next, uint32_t first,
                     struct dt_str *why, struct dt_err *e);
 /* Compare the plan with the reference, on the first `inputs` inputs and under `schedules` block orders. `a`: the plan's
- * analysis, needed if the original was sampled. cost (by launch; NULL: not wanted): filled in for launches whose cost
- * is not known. DT_E_INTERNAL: with what differs, and where. */
+ * analysis, needed if the original was sampled. seen: the race detector has seen what is new alone, so that of a graph
+ * in which a pass is long it need not see the whole; then the first block order is the first input's run. cost (by
+ * launch; NULL: not wanted): filled in for launches whose cost is not known. DT_E_INTERNAL: with what differs, and
+ * where. */
 int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const struct dev_prog *plan,
-                   const struct ana_result *a, unsigned inputs, unsigned schedules, struct dev_cost *cost,
+                   const struct ana_result *a, unsigned inputs, unsigned schedules, bool seen, struct dev_cost *cost,
                    struct dt_err *e);
 /* By launch, as bits, *ret_words words each: the launches that have ended when it begins, by streams, `after` and
  * programmatic edges (waits.c). *ret: free(). */

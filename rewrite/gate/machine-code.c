@@ -18,7 +18,7 @@
  * arithmetic.
  */
 #include "rewrite/emit/emit.h"
-#include "rewrite/gate/gate.h"
+#include "rewrite/gate/gate-priv.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,6 +103,63 @@ static int machine_code_add(struct posted *o, const char *file, const char *ptx,
 
 /* ---- of a candidate ---------------------------------------------------------------------------------------------- */
 
+static const struct rw_piece *piece_of(const struct rw_gate *g, const char *ptx, const char *entry)
+{
+    for (size_t k = 0; k < g->piece.n; k++)
+        if (g->piece.p[k]->ptx == ptx && !strcmp(g->piece.p[k]->entry, entry))
+            return g->piece.p[k];
+    return NULL;
+}
+
+/* Posted launches of one kernel, as layers have them, are one piece. */
+static int piece_new(struct rw_gate *g, const struct dev_module *m, const char *entry, const char *arch,
+                     const struct rw_piece **ret, struct dt_err *e)
+{
+    struct rw_piece *v = dt_calloc(1, sizeof *v);
+    int r = v ? file_of(m->ptx, m->len, v->file, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (r == 0)
+        r = dev_assemble_lines(m->ptx, m->len, arch, &v->cubin, &v->len, e);
+    if (r == 0 && !g->lines_checked && (r = same_without_lines(m->ptx, m->len, arch, v->cubin, v->len, e)) == 0)
+        g->lines_checked = true;
+    if (r == 0 && !dt_push(&g->piece, v))
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (r < 0) {
+        if (v)
+            free(v->cubin);
+        free(v);
+        return r;
+    }
+    v->ptx = m->ptx;
+    v->entry = entry;
+    *ret = v;
+    return 0;
+}
+
+/* Add the kernel of a posted launch to the parts, if it is not there yet. */
+static int piece_add(struct rw_gate *g, uint32_t launch, const char *arch, struct dev_part *part, unsigned *n,
+                     struct dt_err *e)
+{
+    const struct dt_launch *l = &g->posted->graph->launch[launch];
+    const struct dev_module *m = &g->posted->module[l->module];
+    const struct rw_piece *v = piece_of(g, m->ptx, l->entry);
+    int r = v ? 0 : piece_new(g, m, l->entry, arch, &v, e);
+    for (unsigned k = 0; k < *n && r == 0; k++)
+        if (!strcmp(part[k].file, v->file) && !strcmp(part[k].entry, v->entry))
+            return 0;
+    if (r == 0)
+        part[(*n)++] = (struct dev_part){.file = v->file, .cubin = v->cubin, .len = v->len, .entry = v->entry};
+    return r;
+}
+
+void rw_pieces_done(struct rw_gate *g)
+{
+    for (size_t k = 0; k < g->piece.n; k++) {
+        free(g->piece.p[k]->cubin);
+        free(g->piece.p[k]);
+    }
+    free(g->piece.p);
+}
+
 /* Check launch `at` of `next`, whose text is new. */
 static int machine_code_check(struct rw_gate *g, const struct rw_edit *x, const struct rw_state *next, uint32_t at,
                               struct dt_str *why, struct dt_err *e)
@@ -111,28 +168,24 @@ static int machine_code_check(struct rw_gate *g, const struct rw_edit *x, const 
     const struct dt_launch *l = &next->graph->launch[at];
     const struct dev_module *m = &next->prog->module[l->module];
     const uint64_t *member = next->member + at * rw_member_words(g);
-    struct posted o = {0};
+    dt_free_ struct dev_part *part = dt_calloc(first->graph->nlaunch + 1, sizeof *part);
+    unsigned n = 0;
     void *cubin = NULL;
     size_t len = 0;
     struct dt_str no = {0};
-    int r = posted_new(&o, first->graph->nlaunch, e);
-    for (uint32_t k = 0; k < first->graph->nlaunch && r == 0; k++) {
-        const struct dt_launch *was = &first->graph->launch[k];
-        const struct dev_module *text = was->kind == DT_KERNEL ? &first->module[was->module] : NULL;
-        char file[32];
-        if (text && member[k / 64] >> (k % 64) & 1 && (r = file_of(text->ptx, text->len, file, e)) == 0)
-            r = machine_code_add(&o, file, text->ptx, text->len, was->entry, x->dev->arch, &g->lines_checked, e);
-    }
+    int r = part ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t k = 0; k < first->graph->nlaunch && r == 0; k++)
+        if (first->graph->launch[k].kind == DT_KERNEL && member[k / 64] >> (k % 64) & 1)
+            r = piece_add(g, k, x->dev->arch, part, &n, e);
     if (r == 0)
         r = dev_assemble_lines(m->ptx, m->len, x->dev->arch, &cubin, &len, e);
     if (r == 0)
-        r = dev_arithmetic(cubin, len, l->entry, m->ptx, m->len, o.part, o.n, &no, e);
+        r = dev_arithmetic(cubin, len, l->entry, m->ptx, m->len, part, n, &no, e);
     if (r == 0) {
         dt_str_addf(why, DT_ROW("machine-code") ": %s", no.s ? no.s : "?");
         rw_bundle_kernel(first, m->ptx, why->s ? why->s : "");
     }
     dt_str_done(&no);
-    posted_done(&o);
     free(cubin);
     return r < 0 ? r : !r;
 }

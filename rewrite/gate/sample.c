@@ -281,17 +281,55 @@ static int sample_take(const struct ana_result *a, uint32_t seeds, struct rw_sam
     return r;
 }
 
-/* Run the sample once, on the first input, for the costs of its launches. */
-static int costs(struct dev_device *d, const struct dev_prog *p, const struct rw_sample *s, struct dev_cost *cost,
-                 struct dt_err *e)
+/* Is the work of the two launches about the same? Equal kernels, geometry and numbers; whatever their buffers hold. */
+static bool alike(const struct dt_launch *x, const struct dt_launch *y)
+{
+    bool same = x->kind == y->kind && x->bytes == y->bytes && x->narg == y->narg && x->shared == y->shared;
+    if (same && x->kind == DT_KERNEL)
+        same = x->module == y->module && !strcmp(x->entry, y->entry) && !memcmp(x->grid, y->grid, sizeof x->grid) &&
+               !memcmp(x->block, y->block, sizeof x->block);
+    for (uint32_t k = 0; k < x->narg && same; k++)
+        same = x->arg[k].kind == y->arg[k].kind && x->arg[k].kind != DT_ARG_BYTES &&
+               (x->arg[k].kind != DT_ARG_SCALAR || x->arg[k].bits == y->arg[k].bits);
+    return same;
+}
+
+/* By launch the first one that is like it. *ret_last: behind it there are no others any more. free(); NULL: memory. */
+static uint32_t *firsts(const struct dt_graph *g, uint32_t *ret_last)
+{
+    uint32_t *first = dt_calloc((size_t)g->nlaunch + 1, sizeof *first);
+    *ret_last = 0;
+    for (uint32_t l = 0; first && l < g->nlaunch; l++) {
+        while (first[l] < l && (first[first[l]] != first[l] || !alike(&g->launch[first[l]], &g->launch[l])))
+            first[l]++;
+        *ret_last = first[l] == l ? l : *ret_last;
+    }
+    return first;
+}
+
+/* Run the sample once, on the first input, for the costs of its launches; only until one of each sort has run, if they
+ * say that all together are far from `most` (then only the instructions of the others are there). */
+static int costs(struct dev_device *d, const struct dev_prog *p, const struct rw_sample *s, uint64_t most,
+                 struct dev_cost *cost, struct dt_err *e)
 {
     struct dev_run *run = NULL;
-    int r = dev_run_new(d, p, &run, e);
+    uint32_t last, n = p->graph->nlaunch;
+    dt_free_ uint32_t *first = firsts(p->graph, &last);
+    int r = first ? dev_run_new(d, p, &run, e) : sample_nomem(e);
     if (r == 0 && (r = dev_run_fill(run, 0, -1, e)) == 0)
         r = dev_run_select(run, s->some, e);
-    for (uint32_t l = 0; r == 0 && l < p->graph->nlaunch; l++)
+    for (uint32_t l = 0; r == 0 && l < n; l++) {
+        uint64_t all = 0;
         if ((r = dev_run_step(run, l, e)) == 0)
             r = dev_run_cost(run, l, &cost[l], e);
+        for (uint32_t k = 0; k < n && l == last; k++)
+            all += cost[first[k]].instructions;
+        if (r < 0 || l != last || all >= most / 2)
+            continue;
+        for (uint32_t k = l + 1; k < n; k++)
+            cost[k].instructions = cost[first[k]].instructions;
+        break;
+    }
     dev_run_free(run);
     return r < 0 ? rw_recover(d, r, e) : 0;
 }
@@ -311,7 +349,7 @@ int rw_sample_choose(struct dev_device *d, const struct dev_prog *original, cons
     if (r == 0 && !cost)
         r = sample_nomem(e);
     if (r == 0)
-        r = costs(d, original, s, cost, e);
+        r = costs(d, original, s, most, cost, e);
     uint64_t all = 0;
     for (uint32_t l = 0; r == 0 && l < g->nlaunch; l++)
         all += cost[l].instructions;

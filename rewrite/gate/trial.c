@@ -8,6 +8,9 @@
  * that moved to shared memory, blocks that are not launched). The block orders of a long chain that is most of the
  * graph are left to the verification of the plan.
  *
+ * Where each launch of T stands for one of S (programmatic launches), they are tried one by one: of a chain of all
+ * layers, what repeats runs once.
+ *
  * A trial is a sieve: the plan as a whole is verified at the end, on all inputs (plan/choose.c). Equal edits are tried
  * once. The layers of a model repeat, and a candidate whose texts, geometry and arguments were tried before passes, or
  * is too slow, at once. The performance library (library.c) remembers trials from one planning to the next.
@@ -51,7 +54,8 @@ struct rw_snaps *rw_snaps_free(struct rw_snaps *s)
 
 const struct dev_cost *rw_snaps_cost(const struct rw_snaps *s) { return s->cost; }
 
-int rw_snaps_new(struct dev_run *run, const struct ana_result *a, struct rw_snaps **ret, struct dt_err *e)
+int rw_snaps_new(struct dev_run *run, const struct ana_result *a, const struct rw_checked_once *once,
+                 struct rw_snaps **ret, struct dt_err *e)
 {
     const struct dt_graph *g = a->prog->graph;
     struct rw_snaps *s = dt_calloc(1, sizeof *s);
@@ -62,7 +66,7 @@ int rw_snaps_new(struct dev_run *run, const struct ana_result *a, struct rw_snap
     }
     s->ana = a;
     for (uint32_t l = 0; l < g->nlaunch && r == 0; l++) {
-        if ((r = dev_run_step(run, l, e)) < 0 || (r = dev_run_cost(run, l, &s->cost[l], e)) < 0)
+        if ((r = rw_checked_step(once, run, l, e)) < 0 || (r = dev_run_cost(run, l, &s->cost[l], e)) < 0)
             break;
         for (uint32_t k = 0; k < a->launch[l].naccess && r == 0; k++) {
             const struct ana_access *x = &a->launch[l].access[k];
@@ -289,11 +293,13 @@ static int run_before(struct rw_trial *t, struct dt_err *e)
     for (uint32_t k = 0; k < t->x->nlaunch; k++)
         wanted[t->x->launch[k]] = true;
     dev_set_schedule(t->gate->dev, 0, false);
+    dev_set_follow(t->gate->dev, false);
     int r = dev_run_new_for(t->gate->dev, t->now->prog, wanted, &run, e);
     if (r == 0)
         r = trial_fill(t, run, e);
     for (uint32_t k = 0; k < t->x->nlaunch && r == 0; k++)
         r = dev_run_step(run, t->x->launch[k], e);
+    dev_set_follow(t->gate->dev, true);
     if (r == 0)
         r = trial_fetch(t, run, t->want, e);
     dev_run_free(run);
@@ -341,11 +347,13 @@ static int run_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_co
     bool talks = rw_talks(t->next->prog);
     if (r == 0)
         r = rw_watch(t->gate->dev, talks, order, order != 0, e);
+    dev_set_follow(t->gate->dev, !order && ret_cost);
     if (r == 0 && order)
         r = dev_run_part(run, t->first, t->n, e); /* launches run side by side where the order allows it */
     for (uint32_t k = t->first; k < t->first + t->n && r == 0 && !order; k++)
         if ((r = dev_run_step(run, k, e)) == 0 && ret_cost)
             r = dev_run_cost(run, k, &ret_cost[k - t->first], e);
+    dev_set_follow(t->gate->dev, true);
     rw_watch(t->gate->dev, talks, 0, false, NULL);
     if (r == 0)
         r = trial_fetch(t, run, got, e);
@@ -380,6 +388,49 @@ static int remember(struct rw_trial *t, struct dt_err *e)
     }
     free(x.cost);
     return dt_err_set(e, DT_E_NOMEM, "out of memory");
+}
+
+static uint64_t instructions(const struct rw_trial *t)
+{
+    uint64_t all = 0;
+    for (uint32_t k = 0; k < t->x->nlaunch; k++)
+        all += t->now->cost[t->x->launch[k]].instructions;
+    for (uint32_t k = 0; k < t->n; k++)
+        all += t->next->cost[t->first + k].instructions;
+    return all;
+}
+
+/* Does every launch of T stand for one of S, in their order? */
+static bool one_for_one(const struct rw_edit *x)
+{
+    bool one = x->part.n == x->nlaunch;
+    for (size_t k = 0; k < x->part.n && one; k++)
+        one = x->part.p[k].of == k + 1;
+    return one;
+}
+
+/* A chain in which nothing moves between launches: launch by launch, on what each finds. So equal ones of the chain run
+ * once. 1, 0, negative: as rw_trial_begin. */
+static int begin_each(struct rw_trial *t, struct dt_err *e)
+{
+    int r = 1;
+    t->known = t->repeated = true;
+    for (uint32_t k = 0; k < t->n && r == 1; k++) {
+        struct rw_edit one = *t->x;
+        struct rw_trial alone = {0};
+        one.launch += k;
+        one.nlaunch = 1;
+        one.part.p += k;
+        one.part.n = 1;
+        if (t->next->from[t->first + k] != UINT32_MAX)
+            continue;
+        r = rw_trial_begin(&alone, t->gate, &one, t->next, t->first + k, e);
+        t->known = t->known && alone.known;
+        t->repeated = t->repeated && alone.repeated;
+        t->work += alone.work;
+        rw_trial_done(&alone);
+    }
+    return r;
 }
 
 int rw_trial_begin(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *x, struct rw_state *next,
@@ -419,12 +470,17 @@ int rw_trial_begin(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *
         t->known = t->repeated = true;
         return 1;
     }
+    if (t->n > 1 && one_for_one(x)) {
+        int each = begin_each(t, e);
+        return each == 1 ? remember(t, e) : each;
+    }
     int r = rw_library_get(t, &next->cost[first], e);
     t->known = r == 1;
     if (r == 0 && (r = run_before(t, e)) == 0)
         r = run_after(t, 0, &next->cost[first], e);
     if (r < 0)
         return r;
+    t->work = instructions(t);
     if (!t->known)
         rw_library_put(t, &next->cost[first], 0);
     return remember(t, e);
@@ -446,11 +502,18 @@ int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
 {
     int r = 0;
     /* if the original races, the gate tries no orders */
-    if (t->orders >= t->gate->orders || (is_all(t) && !t->gate->original.races))
+    bool later = is_all(t) && !t->gate->original.races, same = one_for_one(t->x) && t->x->kind->same_code;
+    /* blocks of the posted code: what is new is which launches run at the same time */
+    unsigned orders = same && t->gate->orders > RW_TRIAL_ORDERS ? RW_TRIAL_ORDERS : t->gate->orders;
+    for (uint32_t k = 0; k < t->n && !t->repeated && !later; k++)
+        if (t->next->from[t->first + k] == UINT32_MAX)
+            t->order_work += t->next->cost[t->first + k].instructions * orders;
+    t->unseen = later && !same;
+    if (t->orders >= orders || later)
         return 0;
-    if (t->known) /* its costs were, S has not run */
+    if (t->known || one_for_one(t->x)) /* its costs were, S has not run */
         r = run_before(t, e);
-    while (r == 0 && t->orders < t->gate->orders)
+    while (r == 0 && t->orders < orders)
         if ((r = run_after(t, t->orders + 1, NULL, e)) == 0)
             t->orders++;
     if (r < 0)

@@ -9,7 +9,8 @@
  *      not spread (special.c). Values with which the original faults or hangs are left out. If it faults all the same,
  *      the whole input is left out.
  *   3. The plan runs under `schedules` shuffled block orders with the race detector (software device), and is compared
- *      each time. Launches that streams and programmatic edges do not order run side by side then (dev_run_once).
+ *      each time. Of a large graph whose new launches have passed it alone, the first order is the first input's run,
+ *      without it. Launches that streams and programmatic edges do not order run side by side then (dev_run_once).
  *      On a real GPU the plan runs as often with blocks that sleep at random before they begin (device/delay.c).
  *
  * The original's outputs are kept (rw_reference), so a planning runs it once for each input. Both programs live on the
@@ -132,6 +133,7 @@ struct rw_reference {
     struct rw_special *special;     /* NULL: there is one input only */
     bool talks;                     /* blocks of a launch are in conflict: the fast detector cannot be used */
     bool races;                     /* nothing orders them, or threads of a block: no detector can be used */
+    bool large;                     /* a pass is long: the race detector sees region by region, not the whole */
     /* by buffer, NULL: all is compared; empty where what is in it in the end hangs on a race, all bytes elsewhere */
     struct ana_set *only;
     struct ana_interval *whole; /* what those point to */
@@ -175,11 +177,12 @@ bool rw_talks(const struct dev_prog *p)
 }
 
 /* Run all launches, one after the other, and get the costs that are not known yet. */
-static int once_with_costs(struct dev_run *run, const struct dt_graph *g, struct dev_cost *cost, struct dt_err *e)
+static int once_with_costs(struct dev_run *run, const struct dt_graph *g, const struct rw_checked_once *once,
+                           struct dev_cost *cost, struct dt_err *e)
 {
     int r = 0;
     for (uint32_t l = 0; l < g->nlaunch && r == 0; l++)
-        if ((r = dev_run_step(run, l, e)) == 0 && !cost[l].known)
+        if ((r = rw_checked_step(once, run, l, e)) == 0 && !cost[l].known)
             r = dev_run_cost(run, l, &cost[l], e);
     return r;
 }
@@ -195,9 +198,11 @@ struct runs {
     struct rw_original *checked;
     const struct dev_cost *cost; /* by launch, NULL: not known */
     struct dev_cost *mine;       /* from the first input, where no snaps have them */
+    struct rw_checked_once once; /* for the first input */
+    const struct ana_result *ana;
+    bool flood, whole; /* the run was ended, as NaNs flood it; the next one is not to be */
     unsigned input;
     uint64_t limit; /* thread-instructions of a launch: more is a launch that hangs */
-    bool large;     /* a pass is long: the race detector watches the first input alone */
 };
 
 static int ready(struct runs *x, struct dt_err *e)
@@ -214,17 +219,20 @@ static int first_input(struct runs *x, const struct ana_result *a, struct rw_sna
     const struct dt_graph *g = ref->graph;
     const struct dev_cost *cost = NULL;
     uint64_t most = 0, all = 0, began = dt_now_us();
+    bool fast = x->soft && !ref->talks; /* the fast detector */
     free(x->mine);
     x->mine = dt_calloc(g->nlaunch + 1, sizeof *x->mine);
     int r = x->mine ? ready(x, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (r == 0 && fast && !x->once.again)
+        r = rw_check_once(x->dev, x->original, &x->once, e);
     if (r < 0 || (r = rw_watch(x->dev, ref->talks, 0, x->soft && !(ref->talks && x->checked), e)) < 0 ||
         (r = verify_fill(x->run, NULL, g, ref->inputs, 0, e)) < 0)
         return r;
     if (x->soft && ret_snaps && !ref->sample) {
-        if ((r = rw_snaps_new(x->run, a, ret_snaps, e)) == 0)
+        if ((r = rw_snaps_new(x->run, a, fast ? &x->once : NULL, ret_snaps, e)) == 0)
             x->cost = cost = rw_snaps_cost(*ret_snaps);
     } else if (x->soft) {
-        r = once_with_costs(x->run, g, x->mine, e);
+        r = once_with_costs(x->run, g, fast ? &x->once : NULL, x->mine, e);
         cost = x->mine;
         if (r == 0 && !ref->sample)
             x->cost = cost;
@@ -237,7 +245,7 @@ static int first_input(struct runs *x, const struct ana_result *a, struct rw_sna
         all += cost[l].instructions;
     }
     x->limit = x->soft ? 4 * most + HANG : 0;
-    x->large = 8 * all > RW_ORDERS_WORK;
+    ref->large = 8 * all > RW_ORDERS_WORK;
     if (r == 0 && ref->special)
         rw_special_work(ref->special, all);
     return r < 0 ? r : verify_fetch(x->run, g, &ref->want[0], e);
@@ -260,11 +268,18 @@ static int other_input(void *user, bool *ret_flooded, struct dt_err *e)
     int r = ready(x, e);
     outputs_done(&ref->want[x->input]);
     uint64_t began = dt_now_us();
-    if (r == 0 && (r = rw_watch(x->dev, ref->talks, 0, x->soft && !ref->races && !x->large, e)) == 0 &&
+    if (r == 0 && (r = rw_watch(x->dev, ref->talks, 0, x->soft && !ref->races && !ref->large, e)) == 0 &&
         (r = verify_fill(x->run, ref->special, ref->graph, ref->inputs, x->input, e)) == 0) {
         dev_set_limit(x->dev, x->limit);
-        r = dev_run_once(x->run, e);
+        dev_set_follow(x->dev, false);
+        bool last = !ref->large || ref->sample || !x->ana || !ref->special->tries || x->whole;
+        r = last ? dev_run_once(x->run, e) : rw_flood_run(x->dev, x->run, x->ana, &x->flood, e);
+        dev_set_follow(x->dev, true);
         dev_set_limit(x->dev, 0);
+        if (r == 0 && !last && x->flood) {
+            *ret_flooded = true;
+            return 0;
+        }
     }
     if (r == 0 && (r = verify_fetch(x->run, ref->graph, &ref->want[x->input], e)) == 0)
         *ret_flooded = flooded(ref, &ref->want[x->input]);
@@ -280,6 +295,7 @@ static int other_input(void *user, bool *ret_flooded, struct dt_err *e)
 static int all_inputs(struct runs *x, const struct ana_result *a, struct rw_snaps **ret_snaps, struct dt_err *e)
 {
     struct rw_reference *ref = x->ref;
+    x->ana = a;
     int r = first_input(x, a, ret_snaps, e);
     if (r == DT_E_RACE && !ref->talks) { /* two blocks touch a byte; flags and fences may order them */
         x->run = dev_run_free(x->run);
@@ -298,7 +314,12 @@ static int all_inputs(struct runs *x, const struct ana_result *a, struct rw_snap
     }
     for (x->input = 1; x->input < ref->inputs && r == 0; x->input++) {
         unsigned s = sorts(ref->inputs, x->input);
+        x->flood = x->whole = false;
         r = rw_special_search(ref->special, s, other_input, x, e);
+        if (r == 0 && !ref->want[x->input].p) { /* the last run was not to the end */
+            x->whole = true;
+            r = other_input(x, &(bool){false}, e);
+        }
         /* the posted input works and this one does not suit the kernels: an index made from data, for example */
         if (r == DT_E_BOUNDS) {
             dt_err_done(e);
@@ -370,6 +391,7 @@ int rw_reference_checked(struct dev_device *d, const struct dev_prog *original, 
     rw_watch(d, ref->talks, 0, false, NULL);
     dev_run_free(x.run);
     free(x.mine);
+    free(x.once.again);
     if (r < 0) {
         r = rw_recover(d, r, e);
         rw_reference_free(ref);
@@ -390,7 +412,7 @@ int rw_reference_snaps(struct dev_device *d, const struct rw_reference *ref, con
     if (r == 0)
         r = verify_fill(run, ref->special, p->graph, ref->inputs, 0, e);
     if (r == 0)
-        r = rw_snaps_new(run, a, ret, e);
+        r = rw_snaps_new(run, a, NULL, ret, e);
     if (r == 0)
         r = verify_fetch(run, p->graph, &got, e);
     if (r == 0)
@@ -442,8 +464,17 @@ static void delayed_done(struct dt_graph *g, char **text, struct dev_prog *p)
     free(g->module);
 }
 
+/* Nobody asks what it costs. */
+static int uncounted(struct dev_device *d, struct dev_run *run, struct dt_err *e)
+{
+    dev_set_follow(d, false);
+    int r = dev_run_once(run, e);
+    dev_set_follow(d, true);
+    return r;
+}
+
 int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const struct dev_prog *plan,
-                   const struct ana_result *a, unsigned inputs, unsigned schedules, struct dev_cost *cost,
+                   const struct ana_result *a, unsigned inputs, unsigned schedules, bool seen, struct dev_cost *cost,
                    struct dt_err *e)
 {
     struct rw_sample *sample = NULL;
@@ -455,6 +486,7 @@ int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const s
     bool soft = dev_info(d)->soft, talks = ref->talks || rw_talks(plan);
     if (inputs > ref->inputs)
         inputs = ref->inputs;
+    seen = seen && soft && ref->large && schedules;
     int r = ref->sample ? rw_sample_writes(ref->sample, ref->graph, a, e) : 0;
     if (r == 0 && ref->sample)
         r = rw_sample_of(ref->sample, ref->graph, a, &sample, e);
@@ -464,20 +496,20 @@ int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const s
         r = dev_run_select(run, sample->some, e);
     for (unsigned k = 0; k < inputs + schedules && r == 0; k++) {
         unsigned input = k < inputs ? k : 0;
-        if (!ref->want[input].p)
+        if (!ref->want[input].p || (!k && seen && !cost)) /* the first block order has this input, too */
             continue;
         if (k >= inputs && !soft && !slow) { /* from here on */
             run = dev_run_free(run);
             if ((r = delayed_new(d, plan, &late, &text, &slow, e)) < 0 || (r = dev_run_new(d, slow, &run, e)) < 0)
                 break;
         }
-        r = rw_watch(d, talks, k < inputs ? 0 : k - inputs + 1, soft && k >= inputs && !ref->races, e);
+        r = rw_watch(d, talks, k < inputs ? 0 : k - inputs + 1, soft && k >= inputs && !ref->races && !seen, e);
         if (k < inputs)
             snprintf(what, sizeof what, "input %u", k);
         else
             snprintf(what, sizeof what, soft ? "block order %u" : "run %u with delayed blocks", k - inputs + 1);
         if (r == 0 && (r = verify_fill(run, ref->special, plan->graph, ref->inputs, input, e)) == 0)
-            r = !k && cost ? once_with_costs(run, plan->graph, cost, e) : dev_run_once(run, e);
+            r = !k && cost ? once_with_costs(run, plan->graph, NULL, cost, e) : uncounted(d, run, e);
         if (r == 0 && (r = verify_fetch(run, plan->graph, &got, e)) == 0)
             r = verify_compare(ref->graph, &ref->want[input], plan->graph, &got, compared(ref), what, e);
         outputs_done(&got);
@@ -495,7 +527,7 @@ int rw_verify(struct dev_device *d, const struct dev_prog *original, const struc
     struct rw_reference *ref = NULL;
     int r = rw_reference_new(d, original, inputs, NULL, NULL, &ref, NULL, e);
     if (r == 0)
-        r = rw_verify_plan(d, ref, plan, NULL, inputs ? inputs : 1, schedules, NULL, e);
+        r = rw_verify_plan(d, ref, plan, NULL, inputs ? inputs : 1, schedules, false, NULL, e);
     rw_reference_free(ref);
     return r;
 }

@@ -44,10 +44,32 @@ static json_t *unique_name(const struct rw_edit *x, const bool *gone, size_t par
     return v;
 }
 
+/* What the state's own document says already is the same object: states of large graphs differ in little. */
+static bool share(const struct rw_edit *x, json_t *doc)
+{
+    json_t *old = json_object_get(x->now->doc, "buffers"), *all = json_object_get(doc, "modules"), *m;
+    const char *name;
+    void *next;
+    bool ok = !json_equal(old, json_object_get(doc, "buffers")) || json_object_set(doc, "buffers", old) == 0;
+    old = json_object_get(x->now->doc, "modules");
+    json_object_foreach_safe (all, next, name, m)
+        if (json_equal(m, json_object_get(old, name)))
+            ok = ok && json_object_set(all, name, json_object_get(old, name)) == 0;
+    return ok;
+}
+
 /* A launch that stays: `after` names T where it named one of S. */
 static json_t *staying(const struct rw_edit *x, const bool *gone, uint32_t launch)
 {
     const struct dt_graph *g = x->now->graph;
+    json_t *was = json_array_get(json_object_get(x->now->doc, "launches"), launch);
+    bool moves = false;
+    for (uint32_t k = 0; k < g->launch[launch].nafter && !moves; k++) {
+        uint32_t at = dt_graph_find_launch(g, g->launch[launch].after[k]);
+        moves = at < g->nlaunch && gone[at];
+    }
+    if (was && !moves)
+        return json_incref(was);
     json_t *o = dt_launch_to_json(g, &g->launch[launch]), *list = json_array();
     bool ok = o && list, touched = false, named = false;
     for (uint32_t k = 0; ok && k < g->launch[launch].nafter; k++) {
@@ -81,7 +103,7 @@ json_t *rw_edit_graph(const struct rw_edit *x)
     for (uint32_t k = 0; ok && k < g->nmodule; k++)
         also[k] = used_by_parts(x, g->module[k].name);
     json_t *doc = ok ? rw_graph_frame(x->now->prog, gone, also) : NULL, *list = json_array();
-    ok = ok && doc && list && rw_order(x->now->ana, x->launch, x->nlaunch, order, &between);
+    ok = ok && doc && list && share(x, doc) && rw_order(x->now->ana, x->launch, x->nlaunch, order, &between);
     for (size_t k = 0; ok && k < x->scratch.n; k++) {
         json_t *all = json_object_get(doc, "scratch");
         ok = (all || (document_put(doc, "scratch", json_object()) && (all = json_object_get(doc, "scratch")))) &&

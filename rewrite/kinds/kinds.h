@@ -26,6 +26,10 @@ struct rw_state { /* a graph on its way to the plan */
     bool *racy;                /* by launch: it races inside; NULL: none does */
     uint8_t *made;             /* by launch: its code is other than what was posted; NULL: none is */
     double *doubt_us;          /* the modelled time under each doubt (dev_doubt); NULL: not asked yet */
+    const struct dt_graph *of; /* the state that an edit made it of, as a name; NULL: none did */
+    double stake_us;           /* what the launches that the edit took away took in that one */
+    char key[DT_SHA256_TEXT];  /* of the edit's trial (gate/trial.c); "": it has none */
+    bool guessed;              /* doubt_us follows from what an equal edit did (compare.c) */
     uint64_t *member;          /* by launch: which launches of the original it stands for (gate/trial.c) */
     double *begin_us, *end_us; /* modelled: of each launch; measured: of its steps laid in a row */
     bool borrowed;             /* the first one: prog and ana are the caller's */
@@ -59,6 +63,8 @@ struct rw_part { /* a launch of T */
     /* a launch of S that it is but for stream, after and programmatic: its cost and footprint are known; UINT32_MAX:
      * none */
     uint32_t same;
+    /* the one launch of S in whose place it stands, in the same order: its place in S + 1; 0: it stands for all of S */
+    uint32_t of;
 };
 struct rw_unread { /* bytes that S writes, T perhaps not, and nobody reads */
     uint32_t buffer;

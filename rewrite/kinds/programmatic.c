@@ -312,6 +312,7 @@ static int programmatic_build(struct rw_edit *x, unsigned level, struct dt_str *
             if (!part)
                 return dt_err_set(e, DT_E_NOMEM, "out of memory");
             part->same = x->launch[k];
+            part->of = k + 1;
             continue;
         }
         if ((r = rw_solo_copy(s, why, e)) != 0)
@@ -336,6 +337,7 @@ static int programmatic_build(struct rw_edit *x, unsigned level, struct dt_str *
         struct rw_part *part = r < 0 ? NULL : rw_edit_add(x, l);
         if (!part)
             return r < 0 ? r : dt_err_set(e, DT_E_NOMEM, "out of memory");
+        part->of = k + 1;
         r = rw_solo_text(s, &part->ptx, e);
     }
     return r;

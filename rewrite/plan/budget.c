@@ -70,25 +70,17 @@ void rw_budget_reserve(struct rw_planner *p, unsigned inputs, unsigned schedules
     p->deadline_us = p->deadline_us > now + last ? p->deadline_us - last : now;
 }
 
-void rw_budget_built(struct rw_planner *p, const struct rw_edit *x, const struct rw_state *next, unsigned fresh,
-                     bool repeated)
+void rw_budget_built(struct rw_planner *p, const struct rw_trial *t, unsigned fresh)
 {
-    double work = repeated ? REPEATED : (double)fresh / MODULES + sampled(p) / RATE;
-    for (uint32_t k = 0; k < x->nlaunch && !p->gate.sample && !repeated; k++)
-        work += (double)instructions(x->now->cost, x->launch[k], 1) / RATE;
-    for (uint32_t k = 0; next->from && k < next->graph->nlaunch && !p->gate.sample && !repeated; k++)
-        work += next->from[k] == UINT32_MAX ? (double)instructions(next->cost, k, 1) / RATE : 0;
-    p->work_s += work;
+    double ran = p->gate.sample ? sampled(p) : t->want ? (double)t->work : (double)of_graph(p);
+    p->work_s += t->repeated ? REPEATED : (double)fresh / MODULES + ran / RATE;
     p->tried++;
 }
 
-void rw_budget_accepted(struct rw_planner *p, const struct rw_state *next, bool repeated)
+void rw_budget_accepted(struct rw_planner *p, const struct rw_trial *t, const struct rw_state *next)
 {
-    double work = LAUNCH * next->graph->nlaunch;
-    for (uint32_t k = 0; next->from && k < next->graph->nlaunch && !p->gate.sample && !repeated; k++)
-        work +=
-            next->from[k] == UINT32_MAX ? (double)instructions(next->cost, k, 1) * RACES * p->gate.orders / RATE : 0;
-    p->work_s += work;
+    double whole = p->gate.sample || t->want ? 0 : (double)of_graph(p) * (1 + 2 * RACES); /* it cannot be tried alone */
+    p->work_s += LAUNCH * next->graph->nlaunch + ((double)t->order_work * RACES + whole) / RATE;
 }
 
 bool rw_late(struct rw_planner *p)

@@ -195,7 +195,7 @@ static int choose_build(struct rw_planner *p, struct rw_edit *x, unsigned level,
     }
     if (r == 0 && p->gate.sample) { /* the graph is too large for trials on what launches leave in memory */
         if ((r = analyse(p, x, next, &mine)) == 0 &&
-            (r = rw_verify_plan(p->dev, p->gate.ref, next->prog, next->ana, 1, 0, next->cost, &mine)) < 0 &&
+            (r = rw_verify_plan(p->dev, p->gate.ref, next->prog, next->ana, 1, 0, false, next->cost, &mine)) < 0 &&
             !rw_fatal(r)) {
             *ret_wrong = true;
             dt_str_done(why);
@@ -206,6 +206,7 @@ static int choose_build(struct rw_planner *p, struct rw_edit *x, unsigned level,
         r = r < 0 || rw_measures(p) ? r : rw_state_time(p, next, &mine); /* measured beside what there is: rw_faster */
     } else if (r == 0) {
         r = rw_trial_begin(trial, &p->gate, x, next, first, &mine);
+        memcpy(next->key, trial->key, sizeof next->key);
         if (r < 0 && !rw_fatal(r)) {
             *ret_wrong = true;
             dt_str_done(why);
@@ -216,7 +217,7 @@ static int choose_build(struct rw_planner *p, struct rw_edit *x, unsigned level,
         r = r < 0 || rw_measures(p) ? r : rw_state_time(p, next, &mine);
     }
     if (r == 0)
-        rw_budget_built(p, x, next, *ret_fresh, trial->repeated);
+        rw_budget_built(p, trial, *ret_fresh);
     return r == 1 ? 1 : choose_refused(r, "building", &mine, NULL, why, e);
 }
 
@@ -225,10 +226,11 @@ static int choose_accept(struct rw_planner *p, const struct rw_edit *x, struct r
                          struct dt_str *why, struct dt_err *e)
 {
     struct dt_err bad = {0};
-    int r = trial->want || trial->known
-                ? rw_trial_finish(trial, &bad)
-                : rw_verify_plan(p->dev, p->gate.ref, next->prog, next->ana, p->gate.sample ? 0 : 1, 2, NULL, &bad);
+    int r = trial->want || trial->known ? rw_trial_finish(trial, &bad)
+                                        : rw_verify_plan(p->dev, p->gate.ref, next->prog, next->ana,
+                                                         p->gate.sample ? 0 : 1, 2, false, NULL, &bad);
     bool verified = r == 0;
+    p->unseen |= trial->unseen;
     if (verified) {
         r = next->ana ? 0 : analyse(p, x, next, &bad);
     }
@@ -240,7 +242,7 @@ static int choose_accept(struct rw_planner *p, const struct rw_edit *x, struct r
                        : r == DT_E_GRAPH ? "stream-order"
                                          : "analysis before griddepcontrol.wait";
     r = choose_refused(rw_recover(p->dev, r, &bad), what, &bad, verified ? NULL : "the results differ", why, e);
-    rw_budget_accepted(p, next, trial->repeated);
+    rw_budget_accepted(p, trial, next);
     if (r == 1)
         rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
     return r;
@@ -659,7 +661,7 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
         int r = rw_waits_check(p->dev, top->prog, top->ana, p->state.p[0].prog, &bad);
         if (r == 0)
-            r = rw_verify_plan(p->dev, p->gate.ref, top->prog, top->ana, inputs, schedules, ran, &bad);
+            r = rw_verify_plan(p->dev, p->gate.ref, top->prog, top->ana, inputs, schedules, !p->unseen, ran, &bad);
         if (p->gate.from_library && !rw_fatal(r) && (r < 0 || !library_right(top, ran))) {
             p->again = true; /* whatever is wrong, it is looked for without what others found */
             dt_err_done(&bad);
@@ -743,7 +745,7 @@ static int check_apart(struct rw_planner *p, struct dt_err *e)
     struct rw_state *s = &p->apart;
     bool keeps = dev_info(p->dev)->soft && !p->gate.sample;
     int r = keeps ? rw_reference_snaps(p->dev, p->gate.ref, s->prog, s->ana, &p->gate.snaps, &bad)
-                  : rw_verify_plan(p->dev, p->gate.ref, s->prog, s->ana, 1, 0, NULL, &bad);
+                  : rw_verify_plan(p->dev, p->gate.ref, s->prog, s->ana, 1, 0, false, NULL, &bad);
     if (r < 0 && rw_fatal(r)) {
         dt_err_move(e, &bad);
         return r;
@@ -813,6 +815,7 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
     rw_together(p);
     if ((r = rw_lay_out(p, e)) < 0)
         return r;
+    rw_not_guessed(&p->state.p[p->state.n - 1]);
     if (rw_is_apart(p) && (r = gains_together(p, e)) <= 0)
         return r;
     /* what a race leaves is another thing in another order: what is new was tried in several alone */

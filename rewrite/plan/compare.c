@@ -3,9 +3,10 @@
  * On the software device times are modelled and have no noise, but the model may be wrong. So both states are timed
  * under every doubt (softgpu/model/doubts.def): with each term of the model longer, and shorter, than it says, by what
  * it was off against published measurements, and with what is doubtful in its structure. The newer state is faster if
- * it takes less by more than a thousandth in all of them; where the doubt is that something gains nothing, if it takes
- * no more, but for that thousandth. Both states are under the same doubt, since what is wrong with both alike decides
- * nothing. Or it is faster because it cannot be slower (dominates): it has fewer launches, and asks for no more of
+ * it takes less in all of them, by more than a thousandth of what the launches take that differ (stake); where the
+ * doubt is that something gains nothing, if it takes no more, but for that thousandth. Both states are under the same
+ * doubt, since what is wrong with both alike decides nothing. Equal edits, as layers have them, are asked once
+ * (sure_again). Or it is faster because it cannot be slower (dominates): it has fewer launches, and asks for no more of
  * anything.
  *
  * On a real device the two states are measured together (device/measure.h): both as CUDA graphs, with the same fills,
@@ -29,6 +30,7 @@
 #include "rewrite/plan/plan-priv.h"
 
 #define NOISE 0.001
+#define SAME 1e-9
 
 bool rw_measures(const struct rw_planner *p) { return !dev_info(p->dev)->soft; }
 
@@ -151,7 +153,16 @@ static int measured(struct rw_planner *p, struct rw_state *now, struct rw_state 
 }
 
 /* ---- modelled ---------------------------------------------------------------------------------------------------- */
-static bool less(double was, double is) { return is < was * (1 - NOISE); }
+static bool less(double was, double is, double stake) { return is < was - NOISE * stake; }
+
+/* What the noise is a part of: the time of the launches that an edit changes, since the others take what they took.
+ * What a rewrite gains must not look smaller in a larger graph. Two states that are not of one edit: all their time. */
+static double stake(const struct rw_state *now, const struct rw_state *next)
+{
+    bool step = next->of && next->of == now->graph, rivals = next->of && next->of == now->of;
+    double most = next->stake_us > now->stake_us && rivals ? next->stake_us : now->stake_us;
+    return step ? next->stake_us : rivals ? most : now->time.time_us;
+}
 
 /* What these launches ask for, each number added over them; *ret_least, *ret_most: threads in flight. */
 static int burden(struct rw_planner *p, const struct rw_state *s, const uint32_t *launch, uint32_t n,
@@ -198,25 +209,89 @@ static int dominates(struct rw_planner *p, struct rw_state *now, struct rw_state
     return r < 0 ? r : no_more;
 }
 
+/* ---- equal edits, as layers have them ---------------------------------------------------------------------------- */
+
+static unsigned doubts(const struct rw_planner *p)
+{
+    unsigned n = 0;
+    while (dev_doubt(p->dev, n, &(bool){false}))
+        n++;
+    return n;
+}
+
+/* Did an equal edit gain just as much by the model as it is, and under every doubt? Then so does this one, and its
+ * times under the doubts follow: each takes a run of the model over all launches. */
+static bool sure_again(struct rw_planner *p, const struct rw_state *now, struct rw_state *next)
+{
+    double gain = now->time.time_us - next->time.time_us;
+    const struct rw_sure *s = NULL;
+    if (!*next->key || next->of != now->graph || !now->doubt_us || next->doubt_us)
+        return false;
+    for (size_t k = 0; k < p->sure.n && !s; k++)
+        if (!strcmp(p->sure.p[k].key, next->key) && fabs(p->sure.p[k].gain_us[0] - gain) <= SAME * now->time.time_us)
+            s = &p->sure.p[k];
+    unsigned n = s ? doubts(p) : 0;
+    if (!s || !(next->doubt_us = dt_calloc((size_t)n + 1, sizeof *next->doubt_us)))
+        return false;
+    next->doubt_us[0] = next->time.time_us;
+    for (unsigned k = 1; k < n; k++)
+        next->doubt_us[k] = now->doubt_us[k] - s->gain_us[k];
+    next->guessed = true;
+    return true;
+}
+
+/* Without memory it is only not known again. */
+static void keep_sure(struct rw_planner *p, const struct rw_state *now, const struct rw_state *next)
+{
+    unsigned n = doubts(p);
+    struct rw_sure s = {.gain_us = dt_calloc((size_t)n + 1, sizeof(double))};
+    for (unsigned k = 0; s.gain_us && k < n; k++)
+        s.gain_us[k] = now->doubt_us[k] - next->doubt_us[k];
+    memcpy(s.key, next->key, sizeof s.key);
+    if (!s.gain_us || !dt_push(&p->sure, s))
+        free(s.gain_us);
+}
+
+void rw_not_guessed(struct rw_state *s)
+{
+    if (!s->guessed)
+        return;
+    free(s->doubt_us);
+    s->doubt_us = NULL;
+    s->guessed = false;
+}
+
+void rw_sure_done(struct rw_planner *p)
+{
+    for (size_t k = 0; k < p->sure.n; k++)
+        free(p->sure.p[k].gain_us);
+    free(p->sure.p);
+}
+
 static int compare_modelled(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why,
                             struct dt_err *e)
 {
     const char *name;
     bool moot;
-    if (!less(now->time.time_us, next->time.time_us))
+    double part = stake(now, next);
+    if (!less(now->time.time_us, next->time.time_us, part))
         return 0;
     int r = rw_state_doubts(p, now, e);
+    if (r == 0 && sure_again(p, now, next))
+        return 1;
     if (r == 0)
         r = rw_state_doubts(p, next, e);
     for (unsigned k = 1; r == 0 && now->doubt_us && next->doubt_us && (name = dev_doubt(p->dev, k, &moot)); k++) {
         double was = now->doubt_us[k], is = next->doubt_us[k];
-        if (moot ? !less(is, was) : less(was, is))
+        if (moot ? !less(is, was, part) : less(was, is, part))
             continue;
         r = dominates(p, now, next, e);
         if (r == 0)
             dt_str_addf(why, "not for sure: under doubt '%s' modeled %.2f → %.2f us", name, was, is);
         return r;
     }
+    if (r == 0 && *next->key && next->of == now->graph && now->doubt_us && next->doubt_us)
+        keep_sure(p, now, next);
     return r < 0 ? r : 1;
 }
 
@@ -240,7 +315,8 @@ int rw_gain(struct rw_planner *p, struct rw_state *now, struct rw_state *next, d
 
 int rw_better(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why, struct dt_err *e)
 {
-    return rw_measures(p) ? rw_faster(p, now, next, why, e) : RW_FORCED || less(now->time.time_us, next->time.time_us);
+    return rw_measures(p) ? rw_faster(p, now, next, why, e)
+                          : RW_FORCED || less(now->time.time_us, next->time.time_us, stake(now, next));
 }
 
 int rw_faster_now(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why,

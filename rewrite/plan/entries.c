@@ -19,10 +19,26 @@ json_t *rw_entry_names(const struct rw_state *s, const uint32_t *launch, uint32_
     return v;
 }
 
+/* Large graphs have thousands of entries, and each round asks for each candidate. */
+static uint64_t entry_hash(const char *kind, const json_t *launches)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+    size_t i = 0;
+    for (const char *s = kind; s; s = json_string_value(json_array_get(launches, i++)))
+        for (const char *c = s;; c++) {
+            h = (h ^ (uint8_t)*c) * UINT64_C(0x100000001b3);
+            if (!*c)
+                break;
+        }
+    return h;
+}
+
 struct rw_entry *rw_entry_find(struct rw_planner *p, const char *kind, const json_t *launches)
 {
+    uint64_t hash = entry_hash(kind, launches);
     for (size_t k = 0; k < p->entry.n; k++)
-        if (!strcmp(p->entry.p[k].kind, kind) && json_equal(p->entry.p[k].launches, launches))
+        if (p->entry.p[k].hash == hash && !strcmp(p->entry.p[k].kind, kind) &&
+            json_equal(p->entry.p[k].launches, launches))
             return &p->entry.p[k];
     return NULL;
 }
@@ -69,6 +85,7 @@ int rw_entry_record(struct rw_planner *p, const struct rw_rewrite *w, const uint
         json_decref(names);
     } else {
         n.launches = names;
+        n.hash = entry_hash(w->name, names);
         if (!dt_push(&p->entry, n)) {
             json_decref(names);
             return dt_err_set(e, DT_E_NOMEM, "out of memory");

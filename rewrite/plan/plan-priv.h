@@ -13,6 +13,7 @@ struct rw_entry { /* one row of the plan's `rewrites` */
     const char *kind;
     char *level;      /* NULL: none */
     json_t *launches; /* names */
+    uint64_t hash;    /* of kind and names (entries.c) */
     enum rw_verdict verdict;
     char *reason;               /* NULL where kept */
     double before_us, after_us; /* 0: not timed */
@@ -22,6 +23,10 @@ struct rw_entry { /* one row of the plan's `rewrites` */
 struct rw_entries { /* as dt_vec */
     struct rw_entry *p;
     size_t n, cap;
+};
+struct rw_sure { /* an edit that gained under every doubt */
+    char key[DT_SHA256_TEXT];
+    double *gain_us; /* by doubt */
 };
 struct rw_ban { /* a candidate that is not taken: the whole plan is faster without it */
     const char *kind;
@@ -42,12 +47,14 @@ struct rw_planner {
     struct dt_vec(struct rw_state) state; /* [0] is the original */
     struct rw_entries entry;
     struct dt_vec(struct rw_ban) ban;
+    struct dt_vec(struct rw_sure) sure;
     unsigned nname; /* next fN */
     unsigned verified_inputs, verified_schedules;
     bool budget_spent, hurried; /* hurried: by the clock */
     struct rw_gate gate;
     uint64_t sampled[2]; /* of the plan: blocks that ran when it was verified, of how many */
     bool again;          /* the library was wrong: plan anew without it */
+    bool unseen;         /* something that was kept has not been seen by the race detector alone */
     /* normal form (normal.c): versions, their state until it is the second one, why there is none */
     struct rw_versions versions;
     struct rw_state apart;
@@ -95,11 +102,10 @@ int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state
 void rw_budget_begin(struct rw_planner *p, double seconds, uint64_t began_us); /* seconds 0: there is none */
 /* What comes after the tries, the plan's verification, is part of the budget. */
 void rw_budget_reserve(struct rw_planner *p, unsigned inputs, unsigned schedules);
-/* A candidate was built: S and T ran once, `fresh` modules were assembled; repeated: an equal one was tried before. */
-void rw_budget_built(struct rw_planner *p, const struct rw_edit *x, const struct rw_state *next, unsigned fresh,
-                     bool repeated);
+/* A candidate was built: S and T ran once, `fresh` modules were assembled. */
+void rw_budget_built(struct rw_planner *p, const struct rw_trial *t, unsigned fresh);
 /* It was accepted: T ran under the block orders, and the new launches were analysed. */
-void rw_budget_accepted(struct rw_planner *p, const struct rw_state *next, bool repeated);
+void rw_budget_accepted(struct rw_planner *p, const struct rw_trial *t, const struct rw_state *next);
 bool rw_late(struct rw_planner *p); /* the budget is spent */
 /* The plan's `stopped`; *ret NULL: the budget was enough. */
 int rw_budget_json(const struct rw_planner *p, json_t **ret, struct dt_err *e);
@@ -156,6 +162,9 @@ bool rw_measures(const struct rw_planner *p);
  * 1: it is, or it is forced; 0: it is not; negative: error. If times are measured, both states get theirs from this
  * comparison, and `why` says what noise there was. */
 int rw_faster(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why, struct dt_err *e);
+/* What is known of the state's times under the doubts is what the model says, not what equal edits did. */
+void rw_not_guessed(struct rw_state *s);
+void rw_sure_done(struct rw_planner *p);
 /* Is `next` the better one of two that are both sure? By the model as it is; measured, as rw_faster. */
 int rw_better(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why, struct dt_err *e);
 /* By how many times `next` is faster, at least and at most, over all doubts; zeros where that is not known. */

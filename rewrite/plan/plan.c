@@ -330,6 +330,7 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
     const struct dev_info *d = dev_info(p->dev);
     double gain[2];
     unsigned n = 0;
+    rw_not_guessed(last); /* the last ones may be gone */
     if (rw_gain(p, first, last, gain, e) < 0)
         return NULL;
     while (!rw_measures(p) && dev_doubt(p->dev, n, &(bool){false}))
@@ -432,6 +433,7 @@ static void planner_done(struct rw_planner *p)
     for (size_t k = 0; k < p->ban.n; k++)
         json_decref(p->ban.p[k].launches);
     free(p->ban.p);
+    rw_sure_done(p);
     rw_gate_done(&p->gate);
     free(p->state.p);
     rw_state_done(&p->apart);

@@ -118,6 +118,17 @@ int rw_state_doubts(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
     return 0;
 }
 
+/* Launch `at` stands for one of `now`, perhaps among others. */
+static void stands_for(struct rw_state *s, uint32_t at, const struct rw_state *now, uint32_t launch, size_t words)
+{
+    for (size_t w = 0; w < words; w++)
+        s->member[at * words + w] |= now->member[launch * words + w];
+    if (s->racy)
+        s->racy[at] |= now->racy[launch];
+    if (now->made)
+        s->made[at] |= now->made[launch];
+}
+
 int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state *ret, uint32_t *ret_first,
                   struct dt_err *e)
 {
@@ -162,17 +173,13 @@ int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state
             continue;
         }
         *ret_first = at;
-        /* each of T for all of S: what either did to memory is there after T */
+        /* each of T for all of S: what either did to memory is there after T; or one for one */
         for (size_t i = 0; i < x->part.n; i++, at++) {
-            for (uint32_t j = 0; j < x->nlaunch; j++)
-                for (size_t w = 0; w < words; w++)
-                    s.member[at * words + w] |= now->member[x->launch[j] * words + w];
-            for (uint32_t j = 0; s.racy && j < x->nlaunch; j++)
-                s.racy[at] |= now->racy[x->launch[j]];
             s.from[at] = x->part.p[i].same;
             s.made[at] = s.from[at] == UINT32_MAX && !x->kind->same_code;
-            for (uint32_t j = 0; now->made && j < x->nlaunch; j++)
-                s.made[at] |= now->made[x->launch[j]];
+            for (uint32_t j = 0; j < x->nlaunch; j++)
+                if (!x->part.p[i].of || x->part.p[i].of == j + 1)
+                    stands_for(&s, at, now, x->launch[j], words);
             if (s.cost && s.from[at] != UINT32_MAX)
                 s.cost[at] = now->cost[s.from[at]];
         }
@@ -182,6 +189,9 @@ int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state
         rw_state_done(&s);
         return r;
     }
+    s.of = now->graph;
+    for (uint32_t j = 0; now->step_us && j < x->nlaunch; j++)
+        s.stake_us += now->step_us[x->launch[j]];
     *ret = s;
     return 0;
 }

@@ -231,12 +231,12 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
     if (run.nworker > run.nclusters)
         run.nworker = run.nclusters ? (uint32_t)run.nclusters : 1;
     run.helping = run.nworker == 1;
-    run.follow = stats && c->costs && !l->beside && !l->record && sg_device_model(d);
+    run.follow = stats && c->costs && !l->unfollowed && !l->beside && !l->record && sg_device_model(d);
     run.first = dt_calloc(run.nworker, sizeof *run.first);
     run.konst = launch_aligned(c->konst_bytes);
     r = !run.first || !run.konst ? DT_E_NOMEM : make_ranges(&run, run.alloc, nalloc);
     if (r == 0)
-        r = sg_worker_init(&run, run.first, stats != NULL);
+        r = sg_worker_init(&run, run.first, stats && !l->unfollowed);
     if (r == 0) {
         fill_konst(&run);
         sg_worker_run(run.first);

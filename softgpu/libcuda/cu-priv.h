@@ -102,6 +102,7 @@ struct CUctx_st {
     double distinct; /* bytes that a graph touches: dovetailSetDistinct */
     unsigned deadline_ms;
     uint64_t max_instructions; /* of a launch, 0: any number */
+    bool unfollowed;           /* nobody asks for costs: dovetailSetFollow */
     struct sg_some some;       /* of the next launch: dovetailNextBlocks; the list is ours */
     struct sg_stats last;
     struct sg_work last_work;

@@ -121,6 +121,13 @@ CUresult dovetailSetLimit(uint64_t instructions)
     return CUDA_SUCCESS;
 }
 
+CUresult dovetailSetFollow(int on)
+{
+    CU_CONTEXT(c);
+    c->unfollowed = !on;
+    return CUDA_SUCCESS;
+}
+
 CUresult dovetailGetFault(struct dovetail_fault *ret)
 {
     CU_READY();

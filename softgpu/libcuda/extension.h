@@ -68,6 +68,9 @@ struct dovetail_work {
     /* Thread-instructions of each later launch in the current context; 0: any number. A launch that needs more        \
      * fails like one over its deadline, the same on every machine. */                                                 \
     EXT(dovetailSetLimit, (uint64_t instructions))                                                                     \
+    /* 0: nobody asks what later launches in the current context cost: of their statistics only the instructions count,\
+     * and they run faster. */                                                                                         \
+    EXT(dovetailSetFollow, (int on))                                                                                   \
     /* The next launch in the current context, outside graphs, runs these blocks alone (linear numbers, ascending,     \
      * copied), and counts for the model as if all had run: work in proportion, distinct bytes as given. n = 0:        \
      * none of them runs, but the launch is as it is otherwise. Not for clusters of several blocks: its launch         \

@@ -151,7 +151,7 @@ static unsigned found_out(struct dev_device *d, const char *name, const struct d
     MUST(dt_graph_from_json(plan, &g, &e));
     MUST(dev_prog_new(d, g, NULL, NULL, &pp, &e));
     MUST(ana_run(d, pp, NULL, &pa, &e));
-    EXPECT(rw_verify_plan(d, ref, pp, pa, 1, 0, NULL, &e) == DT_E_INTERNAL && strstr(e.detail, how));
+    EXPECT(rw_verify_plan(d, ref, pp, pa, 1, 0, false, NULL, &e) == DT_E_INTERNAL && strstr(e.detail, how));
     dt_err_done(&e);
     ana_free(pa);
     dev_prog_free(pp);

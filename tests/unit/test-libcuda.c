@@ -190,6 +190,13 @@ static void vector_add(void **state)
     OK(X(dovetailLastStats)(&st));
     assert_int_equal(st.unique_write_bytes, sizeof z);
     assert_int_equal(st.fp32, N);
+    uint64_t instructions = st.instructions;
+    OK(X(dovetailSetFollow)(0)); /* then it counts what ran, and no more */
+    OK(F(cuLaunchKernel)(f, (N + 255) / 256, 1, 1, 256, 1, 1, 0, NULL, args, NULL));
+    OK(X(dovetailLastStats)(&st));
+    assert_int_equal(st.instructions, instructions);
+    assert_int_equal(st.unique_write_bytes, 0);
+    OK(X(dovetailSetFollow)(1));
     int blocks;
     OK(F(cuOccupancyMaxActiveBlocksPerMultiprocessor)(&blocks, f, 256, 0));
     assert_int_equal(blocks, 8);

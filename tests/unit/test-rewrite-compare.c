@@ -319,6 +319,81 @@ static void test_model(void **state)
     info.soft = false;
 }
 
+/* A rewrite is held against what it changes: what gains in a layer gains in a graph of many layers. */
+static void test_stake(void **state)
+{
+    static const struct {
+        double stake, next[3];
+        bool of, rival; /* it is made of `now`; both are made of one state */
+        int faster;
+    } cases[] = {
+        {100, {999.5, 1199.5, 899.5}, true, false, 1}, /* 0.5 of 100 us */
+        {100, {999.5, 1199.5, 899.5}, false, false, 0},
+        {100, {999.95, 1199.5, 899.5}, true, false, 0},
+        {100, {999.5, 1199.95, 899.5}, true, false, 0},
+        {100, {999.5, 1199.5, 900.05}, true, false, 1}, /* the doubt by which nothing gains */
+        {100, {999.5, 1199.5, 900.2}, true, false, 0},
+        {100, {999.5, 1199.5, 899.5}, false, true, 1},
+        {1000, {999.5, 1199.5, 899.5}, false, true, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static const struct rw_options none;
+        struct rw_planner p = {.opt = &none};
+        struct dt_str why = {0};
+        struct dt_err e = {0};
+        begin();
+        info.soft = true;
+        now.begin_us = dt_memdup((double[]){0, 300, 200}, sizeof(double[3]));
+        now.end_us = dt_memdup((double[]){300, 600, 1000}, sizeof(double[3]));
+        now.doubt_us = dt_memdup((double[]){1000, 1200, 900}, sizeof(double[3]));
+        next.doubt_us = dt_memdup(cases[i].next, sizeof cases[i].next);
+        now.time.time_us = 1000;
+        next.time.time_us = cases[i].next[0];
+        next.of = cases[i].of ? now.graph : cases[i].rival ? &graph[1] : NULL;
+        now.of = cases[i].rival ? &graph[1] : NULL;
+        next.stake_us = cases[i].stake;
+        if (rw_faster(&p, &now, &next, &why, &e) != cases[i].faster)
+            fail_msg("%zu", i);
+        dt_str_done(&why);
+        assert_int_equal(rw_better(&p, &now, &next, NULL, &e),
+                         cases[i].next[0] < 1000 - (cases[i].of || cases[i].rival ? cases[i].stake / 1000 : 1));
+    }
+    info.soft = false;
+}
+
+/* An edit that is equal to one that gained under every doubt, and gains as much, does so too; what that is follows. */
+static void test_again(void **state)
+{
+    static const struct rw_options none;
+    struct rw_planner p = {.opt = &none};
+    for (int i = 0; i < 5; i++) {
+        struct dt_err e = {0};
+        struct dt_str why = {0};
+        begin();
+        info.soft = true;
+        now.time.time_us = i ? 2000 : 1000;
+        next.time.time_us = now.time.time_us - (i == 2 ? 101 : 100);
+        now.doubt_us = dt_memdup(i ? (double[]){2000, 2400, 1800} : (double[]){1000, 1200, 900}, sizeof(double[3]));
+        next.doubt_us = i ? NULL : dt_memdup((double[]){900, 1070, 899.5}, sizeof(double[3]));
+        next.of = i == 4 ? NULL : now.graph;
+        next.stake_us = 200;
+        snprintf(next.key, sizeof next.key, "%s", i == 3 ? "another" : "one");
+        assert_int_equal(rw_faster(&p, &now, &next, &why, &e), 1);
+        assert_int_equal(next.guessed, i == 1);
+        if (i == 1) {
+            EQUAL(next.doubt_us[0], 1900);
+            EQUAL(next.doubt_us[1], 2270);
+            EQUAL(next.doubt_us[2], 1799.5);
+            rw_not_guessed(&next);
+            assert_true(!next.doubt_us && !next.guessed);
+        }
+        dt_str_done(&why);
+    }
+    assert_int_equal(p.sure.n, 1);
+    rw_sure_done(&p);
+    info.soft = false;
+}
+
 /* What is slower under a doubt is kept all the same where it has fewer launches, one after the other, and asks for no
  * more of anything. */
 static void test_dominates(void **state)
@@ -349,7 +424,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_times), cmocka_unit_test(test_decides),
                                        cmocka_unit_test(test_kept),  cmocka_unit_test(test_known),
-                                       cmocka_unit_test(test_model), cmocka_unit_test(test_dominates)};
+                                       cmocka_unit_test(test_model), cmocka_unit_test(test_stake),
+                                       cmocka_unit_test(test_again), cmocka_unit_test(test_dominates)};
     int r = cmocka_run_group_tests(tests, NULL, NULL);
     rw_state_done(&now);
     rw_state_done(&next);

@@ -7,6 +7,8 @@
 
 #include "rewrite-world.h"
 
+#include "rewrite/gate/gate-priv.h"
+
 /* The candidate of two launches, at the level of this name; `tamper` may change its text. */
 static void fuse(struct world *w, uint32_t p, uint32_t c, const char *level, void (*tamper)(struct dt_str *))
 {
@@ -313,6 +315,123 @@ static void test_differ(void **state)
     world_close(&w);
 }
 
+/* A chain in which nothing moves between launches is tried launch by launch: each stands for its own, and an equal one
+ * runs once. */
+static void test_chain(void **state)
+{
+    struct world w;
+    world_open(&w);
+    for (int wrong = 0; wrong < 2; wrong++) {
+        const uint32_t pair[2] = {3, 4};
+        struct rw_state next;
+        struct rw_edit x;
+        struct rw_trial t;
+        struct dt_err e = {0};
+        struct dt_str why = {0};
+        enum rw_verdict v;
+        uint32_t first;
+        must(rw_edit_init(&x, &rw_programmatic, dev_info(w.dev), &w.opt, &w.p.state.p[0], pair, 2, &e), &e);
+        int r = x.kind->open(&x, &v, &why, &e);
+        r = r ? r : x.kind->build(&x, 0, &why, &e);
+        if (r)
+            fail_msg("%s", r < 0 ? e.detail : why.s);
+        assert_int_equal(x.part.n, 2);
+        for (int k = 0; k < 2; k++)
+            snprintf(x.part.p[k].module, sizeof x.part.p[k].module, "f%d", k);
+        if (wrong)
+            wrong_constant(&x.part.p[1].ptx);
+        must(rw_state_make(&w.p, &x, &next, &first, &e), &e);
+        assert_true(next.member[first] == 1 << 3 && next.member[first + 1] == 1 << 4);
+        r = rw_trial_begin(&t, &w.p.gate, &x, &next, first, &e);
+        assert_int_equal(r, wrong ? DT_E_INTERNAL : 1);
+        if (wrong) { /* the first one is known by now, and so is nothing of the second */
+            assert_non_null(strstr(e.detail, "'s' differs at byte"));
+            dt_err_done(&e);
+        } else {
+            const struct dev_cost *s = &w.p.state.p[0].cost[3];
+            assert_int_equal(t.work, s[0].instructions + s[1].instructions + next.cost[first].instructions +
+                                         next.cost[first + 1].instructions);
+            assert_true(next.cost[first].known && next.cost[first + 1].known && !t.repeated);
+            must(rw_trial_finish(&t, &e), &e);
+            assert_int_equal(t.orders, RW_TRIAL_ORDERS);
+        }
+        assert_int_equal(w.p.gate.tried.n, 3); /* each alone, and both */
+        rw_trial_done(&t);
+        rw_state_done(&next);
+        x.kind->close(&x);
+        rw_edit_done(&x);
+    }
+    world_close(&w);
+}
+
+/* The race detector need see only one of equal launches, if they are steady. */
+static void test_once(void **state)
+{
+    static const bool want[] = {false, false, false, true, true}; /* a, b, clear, c like a, d like b */
+    struct world w;
+    struct dt_err e = {0};
+    struct rw_checked_once o;
+    world_open(&w);
+    must(rw_check_once(w.dev, w.prog, &o, &e), &e);
+    for (uint32_t k = 0; k < 5; k++)
+        assert_int_equal(o.again[k], want[k]);
+    free(o.again);
+    w.graph->launch[3].grid[0] = 32; /* then it is another one */
+    must(rw_check_once(w.dev, w.prog, &o, &e), &e);
+    assert_true(!o.again[3] && o.again[4]);
+    free(o.again);
+    w.graph->launch[3].grid[0] = 64;
+    world_close(&w);
+}
+
+/* A run that NaNs flood ends early, any other goes to the end. */
+static void test_flood(void **state)
+{
+    struct dt_str text = {0};
+    struct dt_err e = {0};
+    struct ana_options o = {0};
+    struct dev_device *dev;
+    struct dt_graph *g;
+    struct dev_prog *p;
+    struct ana_result *a;
+    struct dev_run *run;
+    static uint32_t nan[8192], got[8192];
+    dt_str_add(&text, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
+    for (const char *s = TEXT; *s; s++)
+        dt_str_addf(&text, *s == '\n' ? "\\n" : "%c", *s);
+    dt_str_add(&text, "\"}}, \"buffers\": {" BUFFER("x", "inout") "," BUFFER("y", "output") "," BUFFER("z", "output"));
+    dt_str_add(&text, "}, \"launches\": [");
+    for (int k = 0; k < 20; k++)
+        dt_str_addf(&text,
+                    "{\"module\": \"m\", \"entry\": \"f\", \"grid\": [64,1,1], \"block\": [128,1,1], \"args\":"
+                    " [{\"buffer\": \"%s\"}, {\"buffer\": \"%s\"}]},",
+                    k % 2 ? "y" : "x", k % 2 ? "x" : "y");
+    dt_str_add(&text, KEEP("last", "f", "x", "z") "]}");
+    must(dt_graph_parse(text.s, text.len, &g, &e), &e);
+    must(dev_open("soft:h200", &dev, &e), &e);
+    must(dev_prog_new(dev, g, NULL, NULL, &p, &e), &e);
+    must(ana_run(dev, p, &o, &a, &e), &e);
+    must(dev_run_new(dev, p, &run, &e), &e);
+    memset(nan, 0xFF, sizeof nan);
+    for (int k = 0; k < 3; k++) { /* ordinary; all but a little; not enough of it */
+        bool flood;
+        must(dev_run_fill(run, 0, 0, &e), &e);
+        for (int i = 0; i < 8192; i++)
+            nan[i] = !k || i < (k == 1 ? 8 : 2048) ? 0x3F800000 : 0x7FC00000;
+        must(dev_run_upload(run, dt_graph_find_buffer(g, "x"), nan, &e), &e);
+        must(rw_flood_run(dev, run, a, &flood, &e), &e);
+        assert_int_equal(flood, k == 1);
+        must(dev_run_download(run, dt_graph_find_buffer(g, "z"), got, &e), &e);
+        assert_int_equal(got[0] != 0, k != 1); /* did the last launch run? */
+    }
+    dev_run_free(run);
+    ana_free(a);
+    dev_prog_free(p);
+    dt_graph_free(g);
+    dev_close(dev);
+    dt_str_done(&text);
+}
+
 /* Footprints and edges with a base are those of a whole analysis. */
 static void test_analysis(void **state)
 {
@@ -341,6 +460,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_time),     cmocka_unit_test(test_derive),       cmocka_unit_test(test_steps),
         cmocka_unit_test(test_agree),    cmocka_unit_test(test_bundles_kept), cmocka_unit_test(test_differ),
+        cmocka_unit_test(test_chain),    cmocka_unit_test(test_once),         cmocka_unit_test(test_flood),
         cmocka_unit_test(test_analysis),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
