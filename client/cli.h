@@ -15,7 +15,7 @@
 
 struct cli {
     /* options, NULL or false where not given */
-    bool json, local, maps, all_edges, whole, stale, report, calibrate;
+    bool json, local, maps, all_edges, whole, stale, report, calibrate, all;
     bool device_given; /* on the command line, not by the environment */
     const char *socket, *device, *cache, *timeout, *output, *allow, *deny, *budget, *seed, *check, *schedule, *dump,
         *limit, *max_age, *max_bytes;
@@ -95,8 +95,11 @@ struct table {
 void table_row(struct table *t, unsigned ncol, ...); /* char * each, copied */
 /* First row: heads; one that begins with '>' (which is not printed) says that its column is flush right. Empties t. */
 void table_print(struct table *t, const struct cli *c);
+void table_done(struct table *t);        /* as table_print, without printing */
 char *cut(const char *s, unsigned most); /* to so many characters, "…" in the middle; caller frees */
 
+/* rewrites.c: the plan's `rewrites`; modeled: their times are. */
+void rewrites_print(const struct cli *c, const json_t *list, bool modeled);
 void print_recipes(const json_t *list); /* cmd-cache.c: imported plans, a line each */
 
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */

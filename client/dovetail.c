@@ -41,6 +41,7 @@ enum {
     O_SIGN = 1 << 25,
     O_SIGNERS = 1 << 26,
     O_REPORT = 1 << 27,
+    O_ALL = 1 << 28,
 };
 #define ANYWHERE (O_JSON | O_SOCKET | O_LOCAL | O_DEVICE | O_CACHE | O_TIMEOUT | O_HELP)
 
@@ -67,6 +68,7 @@ static const struct opt {
      "bound of the work of planning, in seconds of a machine at rest (default 120)"},
     {"whole", NULL, O_WHOLE, offsetof(struct cli, whole),
      "verify every block, also of graphs that are verified by samples for their size"},
+    {"all", NULL, O_ALL, offsetof(struct cli, all), "a row for every rewrite that was tried"},
     {"seed", "N", O_SEED, offsetof(struct cli, seed),
      "added to the seed of every fill, weights and constants excepted"},
     {"check", "MODE,…", O_CHECK, offsetof(struct cli, check),
@@ -104,7 +106,7 @@ static const struct verb {
     const char *help;
 } verbs[] = {
     {"analyze", "GRAPH", 1, 1, O_MAPS | O_EDGES, cmd_analyze, "which thread block needs what from which other"},
-    {"optimize", "GRAPH", 1, 1, O_OUTPUT | O_ALLOW | O_DENY | O_BUDGET | O_WHOLE, cmd_optimize,
+    {"optimize", "GRAPH", 1, 1, O_OUTPUT | O_ALLOW | O_DENY | O_BUDGET | O_WHOLE | O_ALL, cmd_optimize,
      "a verified plan that is not slower"},
     {"run", "GRAPH|PLAN", 1, 1, O_SEED | O_DUMP | O_CHECK | O_SCHEDULE, cmd_run,
      "run it: SHA-256 per output buffer, time and its method"},

@@ -246,6 +246,14 @@ char *cut(const char *s, unsigned most)
     return dt_str_take(&out);
 }
 
+void table_done(struct table *t)
+{
+    for (unsigned i = 0; i < t->nrow * t->ncol; i++)
+        free(t->cell[i]);
+    free(t->cell);
+    memset(t, 0, sizeof *t);
+}
+
 void table_print(struct table *t, const struct cli *c)
 {
     for (unsigned r = 0; r < t->nrow; r++) {
@@ -269,8 +277,5 @@ void table_print(struct table *t, const struct cli *c)
             fputs("\033[0m", stdout);
         fputc('\n', stdout);
     }
-    for (unsigned i = 0; i < t->nrow * t->ncol; i++)
-        free(t->cell[i]);
-    free(t->cell);
-    memset(t, 0, sizeof *t);
+    table_done(t);
 }

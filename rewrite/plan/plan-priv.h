@@ -18,6 +18,10 @@ struct rw_entry { /* one row of the plan's `rewrites` */
     double before_us, after_us; /* 0: not timed */
     double gain[2];             /* before over after, at least and at most; 0: not known */
     uint32_t tried;             /* bits by place in the registry: block fusion has two passes */
+    /* `reason` is bookkeeping: it says what the search did with these launches before, and nothing of what was posted.
+     * `fact` is the reason before that, NULL: none, and then the entry is no row of the plan */
+    bool book;
+    char *fact;
 };
 struct rw_entries { /* as dt_vec */
     struct rw_entry *p;

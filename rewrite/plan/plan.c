@@ -80,13 +80,16 @@ static json_t *rewrites(const struct rw_planner *p)
     bool ok = list;
     for (size_t k = 0; ok && k < p->entry.n; k++) {
         const struct rw_entry *x = &p->entry.p[k];
+        const char *why = x->book ? x->fact : x->reason;
+        if (x->book && !why)
+            continue;
         json_t *o = json_object();
         ok = o && plan_put(o, "kind", json_string(x->kind)) &&
              (!x->level || plan_put(o, "level", json_string(x->level))) &&
              plan_put(o, "launches", json_incref(x->launches)) &&
              plan_put(o, "verdict", json_string(verdict[x->verdict]));
-        if (ok && x->reason)
-            ok = plan_put(o, "reason", reason(p, x->reason));
+        if (ok && why)
+            ok = plan_put(o, "reason", reason(p, why));
         if (ok && x->before_us > 0)
             ok = plan_put(o, "before_us", us(x->before_us)) && plan_put(o, "after_us", us(x->after_us));
         if (ok && x->verdict == RW_KEPT && x->gain[1] > 0)
