@@ -46,6 +46,9 @@ static int cmd_optimize_human(struct cli *c, const json_t *doc, const struct out
         snprintf(gain, sizeof gain, ", %.2f times as fast", jnum(base, "time_us") / jnum(opt, "time_us"));
     total("baseline", base, "");
     total("optimized", opt, gain);
+    if (json_object_get(base, "bound_us"))
+        printf("bound      %9.2f us (%s) for traffic of inputs and outputs, or arithmetic\n", jnum(base, "bound_us"),
+               dt_json_text(base, "method"));
     const char *races =
         json_is_true(json_object_get(ver, "races")) ? "; the posted launches race, so what they leave is luck" : "";
     if (ver && json_is_true(json_object_get(ver, "unchanged"))) {

@@ -189,6 +189,12 @@ void rw_times_done(struct rw_times *t);
 int rw_rivals(struct rw_planner *p, struct dt_err *e);
 bool rw_banned(const struct rw_planner *p, const char *kind, const json_t *launches);
 
+/* ---- what is left (bound.c) -------------------------------------------------------------------------------------- */
+
+/* The least time of the state's graph; of each of its launches, a list. Only where costs are known. */
+int rw_bound(struct rw_planner *p, const struct rw_state *s, double *ret_us, struct dt_err *e);
+json_t *rw_bounds_json(struct rw_planner *p, const struct rw_state *s, struct dt_err *e);
+
 /* ---- the document (plan.c, written.c) ---------------------------------------------------------------------------- */
 
 json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e);

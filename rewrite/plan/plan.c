@@ -67,6 +67,26 @@ static json_t *timeline(const struct rw_state *s)
     return list;
 }
 
+/* `timeline`, with the bounds of the launches where costs are known; baseline gets that of the whole. */
+static json_t *timelines(struct rw_planner *p, json_t *baseline, struct dt_err *e)
+{
+    const struct rw_state *first = &p->state.p[0], *last = &p->state.p[p->state.n - 1];
+    double bound = 0;
+    json_t *o = json_pack("{s:o,s:o}", "baseline", timeline(first), "optimized", timeline(last));
+    bool known = o && dev_info(p->dev)->soft && first->cost && last->cost && first->graph->nlaunch, ok = o;
+    if (known)
+        ok = rw_bound(p, first, &bound, e) == 0 &&
+             plan_put(baseline, "bound_us", json_real(floor(bound * 1000) / 1000)) &&
+             plan_put(o, "bound_us",
+                      json_pack("{s:o,s:o}", "baseline", rw_bounds_json(p, first, e), "optimized",
+                                rw_bounds_json(p, last, e)));
+    if (!ok) {
+        json_decref(o);
+        return NULL;
+    }
+    return o;
+}
+
 static json_t *reason(const struct rw_planner *p, const char *marked)
 {
     dt_free_ char *text = dt_strdup(marked);
@@ -346,7 +366,7 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
          plan_put(doc, "device", dev_info_to_json(d)) && plan_put(doc, "toolchain", toolchain(d)) &&
          plan_put(doc, "baseline", timing(first, n)) && plan_put(doc, "optimized", timing(last, n)) &&
          (!(gain[1] > 0) || plan_put(doc, "gain_range", gain_range(gain))) &&
-         plan_put(doc, "timeline", json_pack("{s:o,s:o}", "baseline", timeline(first), "optimized", timeline(last))) &&
+         plan_put(doc, "timeline", timelines(p, json_object_get(doc, "baseline"), e)) &&
          plan_put(doc, "rewrites", rewrites(p)) && plan_put(doc, "assumes", assumes(last, d, code, e)) &&
          plan_put(doc, "verified", verified(p)) &&
          (!p->gate.original.seen || plan_put(doc, "checked", plan_checked(&p->gate.original))) &&

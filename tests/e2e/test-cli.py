@@ -57,7 +57,8 @@ sys.stdin.buffer.read()
 class Said(unittest.TestCase):
     """What `optimize` says of what was tried."""
     def show(self, rewrites, *args):
-        us = {"time_us": 400.0, "method": "modeled:h200", "launches": 408, "ci95_us": 0, "range_us": [350.0, 450.0]}
+        us = {"time_us": 400.0, "method": "modeled:h200", "launches": 408, "ci95_us": 0, "range_us": [350.0, 450.0],
+              "bound_us": 33.25}
         doc = {"device": {"name": "NVIDIA H200 (modeled)", "arch": "sm_90"}, "signature": "sha256:0", "baseline": us,
                "optimized": us | {"time_us": 200.0}, "rewrites": rewrites, "gain_range": [1.5, 2.5],
                "verified": {"bitwise": True, "inputs": 3, "schedules": 8, "device": "soft"},
@@ -104,6 +105,8 @@ class Said(unittest.TestCase):
                       "  120 x not faster\n"
                       "  120 x thread-counts: … has 48 threads\n", out)
         self.assertRegex(out, r"\n +16 x for 16 other reasons \(--all\)\n")
+        self.assertIn("\nbound          33.25 us (modeled:h200) for traffic of inputs and outputs, or arithmetic\n",
+                      out)
         self.assertIn("\nstopped    by the budget of 120 s: 7 candidates not tried; about 150 s would do", out)
 
     def test_all_and_few(self):
