@@ -66,21 +66,46 @@ static double gain_of(const json_t *r)
 
 /* ---- what was kept ----------------------------------------------------------------------------------------------- */
 
-/* Kind, level and names, with # for each number and without the ~2 of a name that there was already. */
+/* Add to s[from..], names with + between, the name that ends it only if it is another one than that before it: a chain
+ * is alike however long it is. */
+static void once(struct dt_str *s, size_t from)
+{
+    size_t last = s->len, before;
+    while (last > from && s->s[last - 1] != '+')
+        last--;
+    if (last == from)
+        return;
+    for (before = last - 1; before > from && s->s[before - 1] != '+';)
+        before--;
+    if (s->len - last == last - 1 - before && !memcmp(s->s + last, s->s + before, s->len - last)) {
+        s->len = last - 1;
+        s->s[s->len] = 0;
+    }
+}
+
+/* Kind, level and names, with # for each number, without the ~2 of a name that there was already, and with the same
+ * name once in a row. */
 static char *likeness(const json_t *r)
 {
     struct dt_str s = {0};
+    size_t from = 0;
     dt_free_ char *names = join(json_object_get(r, "launches"), " + ", "-");
     dt_str_addf(&s, "%s %s ", dt_json_text(r, "kind"), dt_json_text(r, "level"));
+    from = s.len;
     for (const char *at = names; at && *at;) {
         bool twin = *at == '~' && isdigit((unsigned char)at[1]);
         size_t digits = strspn(at + twin, "0123456789");
+        if (*at == '+' || *at == ' ')
+            once(&s, from);
+        if (*at == ' ')
+            from = s.len + 1;
         if (digits && !twin)
             dt_str_addc(&s, '#');
         else if (!digits)
             dt_str_addc(&s, *at);
         at += digits ? digits + twin : 1;
     }
+    once(&s, from);
     return dt_str_take(&s);
 }
 

@@ -109,6 +109,15 @@ class Said(unittest.TestCase):
                       out)
         self.assertIn("\nstopped    by the budget of 120 s: 7 candidates not tried; about 150 s would do", out)
 
+    def test_a_chain(self):
+        """What grew link by link is one group."""
+        rows = [{"kind": "block-fusion", "level": "shared", "verdict": "kept", "before_us": 2.0, "after_us": 1.0,
+                 "launches": ["+".join(f"l{i}" for i in range(k)), f"l{k}"]} for k in range(1, 100)]
+        rows += [{"kind": "block-fusion", "level": "shared", "verdict": "kept", "before_us": 2.0, "after_us": 1.0,
+                  "launches": [f"m{k}+n{k}", "n0"]} for k in range(9)]
+        out = self.show(rows)
+        self.assertRegex(out, r"\n +99  block-fusion  shared +99\.00 us  l0 \+ l1\n +9  block-fusion  shared +9\.00 us  m0")
+
     def test_all_and_few(self):
         rows = self.model()
         out = self.show(rows, "--all").splitlines()
