@@ -49,6 +49,10 @@ static int cmd_optimize_human(struct cli *c, const json_t *doc, const struct out
     if (json_object_get(base, "bound_us"))
         printf("bound      %9.2f us (%s) for traffic of inputs and outputs, or arithmetic\n", jnum(base, "bound_us"),
                dt_json_text(base, "method"));
+    const json_t *memory = json_object_get(json_object_get(doc, "assumes"), "memory");
+    if (jnum(memory, "more") > 0)
+        printf("memory     %.0f bytes beside the %.0f that were posted\n", jnum(memory, "more"),
+               jnum(memory, "posted"));
     const char *races =
         json_is_true(json_object_get(ver, "races")) ? "; the posted launches race, so what they leave is luck" : "";
     if (ver && json_is_true(json_object_get(ver, "unchanged"))) {

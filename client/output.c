@@ -3,6 +3,7 @@
  * before it reaches a terminal. Progress is one line that is redrawn on a terminal, one line a stage otherwise.
  */
 #include <ctype.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,6 +206,27 @@ int finish(struct cli *c, struct outcome *o, human_fn *human)
     }
     outcome_done(o);
     return r;
+}
+
+/* ---- numbers ---------------------------------------------------------------------------------------------------- */
+const long long cli_sizes[] = {1 << 10, 1 << 20, 1 << 30};
+
+int scaled(const char *option, const char *text, const char *units, const long long *factor, long long *ret,
+           struct dt_err *e)
+{
+    char *end;
+    errno = 0;
+    long long v = strtoll(text, &end, 10), k = 1;
+    const char *u = *end ? strchr(units, *end) : NULL;
+    if (u) {
+        k = factor[u - units];
+        end++;
+    }
+    if (end == text || *end || errno || v < 0 || __builtin_mul_overflow(v, k, ret))
+        return *units ? dt_err_set(e, DT_E_USAGE, "--%s takes a number, with one of %s behind it or nothing", option,
+                                   units)
+                      : dt_err_set(e, DT_E_USAGE, "--%s takes a number", option);
+    return 0;
 }
 
 /* ---- tables ----------------------------------------------------------------------------------------------------- */

@@ -68,7 +68,7 @@ static double gain_of(const json_t *r)
 
 /* Add to s[from..], names with + between, the name that ends it only if it is another one than that before it: a chain
  * is alike however long it is. */
-static void once(struct dt_str *s, size_t from)
+static void alike_once(struct dt_str *s, size_t from)
 {
     size_t last = s->len, before;
     while (last > from && s->s[last - 1] != '+')
@@ -96,7 +96,7 @@ static char *likeness(const json_t *r)
         bool twin = *at == '~' && isdigit((unsigned char)at[1]);
         size_t digits = strspn(at + twin, "0123456789");
         if (*at == '+' || *at == ' ')
-            once(&s, from);
+            alike_once(&s, from);
         if (*at == ' ')
             from = s.len + 1;
         if (digits && !twin)
@@ -105,7 +105,7 @@ static char *likeness(const json_t *r)
             dt_str_addc(&s, *at);
         at += digits ? digits + twin : 1;
     }
-    once(&s, from);
+    alike_once(&s, from);
     return dt_str_take(&s);
 }
 

@@ -189,6 +189,14 @@ void rw_times_done(struct rw_times *t);
 int rw_rivals(struct rw_planner *p, struct dt_err *e);
 bool rw_banned(const struct rw_planner *p, const char *kind, const json_t *launches);
 
+/* ---- memory (memory.c) ------------------------------------------------------------------------------------------- */
+
+json_t *rw_memory_json(const struct rw_planner *p); /* `assumes.memory` of the newest state */
+/* Are the scratch buffers of the edit within what is allowed? False: `why`. */
+bool rw_memory_allows(const struct rw_planner *p, const struct rw_edit *x, struct dt_str *why);
+/* Are those of the newest state? False: it is planned anew without versions. */
+bool rw_memory_fits(struct rw_planner *p);
+
 /* ---- what is left (bound.c) -------------------------------------------------------------------------------------- */
 
 /* The least time of the state's graph; of each of its launches, a list. Only where costs are known. */

@@ -193,7 +193,8 @@ static int machine_code(const struct rw_planner *p, json_t *modules, json_t **re
     return r;
 }
 
-static json_t *assumes(const struct rw_state *s, const struct dev_info *d, json_t *code, struct dt_err *e)
+static json_t *assumes(const struct rw_planner *p, const struct rw_state *s, const struct dev_info *d, json_t *code,
+                       struct dt_err *e)
 {
     const struct dt_graph *g = s->graph;
     json_t *o = json_object(), *align = json_object(), *constant = json_object();
@@ -212,17 +213,18 @@ static json_t *assumes(const struct rw_state *s, const struct dev_info *d, json_
         if (!ok || !g->buffer[k].constant || !width[k] || s->evidence != ANA_OBSERVED)
             continue;
         char text[DT_SHA256_TEXT];
-        uint8_t *p = dt_malloc(g->buffer[k].bytes + 1);
-        ok = p != NULL;
+        uint8_t *bytes = dt_malloc(g->buffer[k].bytes + 1);
+        ok = bytes != NULL;
         if (ok) {
-            dt_fill_bytes(&g->buffer[k], 0, p);
-            ok = dt_sha256_text(p, g->buffer[k].bytes, text) == 0 &&
+            dt_fill_bytes(&g->buffer[k], 0, bytes);
+            ok = dt_sha256_text(bytes, g->buffer[k].bytes, text) == 0 &&
                  plan_put(constant, g->buffer[k].name, json_string(text));
         }
-        free(p);
+        free(bytes);
     }
     ok = ok && plan_put(o, "align", json_incref(align)) && plan_put(o, "constant", json_incref(constant)) &&
          plan_put(o, "evidence", json_string(ana_evidence_text(s->evidence))) &&
+         plan_put(o, "memory", rw_memory_json(p)) &&
          plan_put(o, "maps", json_pack("{s:s, s:s}", "name", d->name, "kind", dev_kind(d))) &&
          (!code || plan_put(o, "machine_code", json_incref(code)));
     json_decref(align);
@@ -367,7 +369,7 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
          plan_put(doc, "baseline", timing(first, n)) && plan_put(doc, "optimized", timing(last, n)) &&
          (!(gain[1] > 0) || plan_put(doc, "gain_range", gain_range(gain))) &&
          plan_put(doc, "timeline", timelines(p, json_object_get(doc, "baseline"), e)) &&
-         plan_put(doc, "rewrites", rewrites(p)) && plan_put(doc, "assumes", assumes(last, d, code, e)) &&
+         plan_put(doc, "rewrites", rewrites(p)) && plan_put(doc, "assumes", assumes(p, last, d, code, e)) &&
          plan_put(doc, "verified", verified(p)) &&
          (!p->gate.original.seen || plan_put(doc, "checked", plan_checked(&p->gate.original))) &&
          rw_budget_json(p, &stopped, e) == 0 && (!stopped || plan_put(doc, "stopped", json_incref(stopped))) &&

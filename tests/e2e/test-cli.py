@@ -116,7 +116,8 @@ class Said(unittest.TestCase):
         rows += [{"kind": "block-fusion", "level": "shared", "verdict": "kept", "before_us": 2.0, "after_us": 1.0,
                   "launches": [f"m{k}+n{k}", "n0"]} for k in range(9)]
         out = self.show(rows)
-        self.assertRegex(out, r"\n +99  block-fusion  shared +99\.00 us  l0 \+ l1\n +9  block-fusion  shared +9\.00 us  m0")
+        self.assertRegex(out, r"\n +99  block-fusion  shared +99\.00 us  l0 \+ l1\n"
+                              r" +9  block-fusion  shared +9\.00 us  m0")
 
     def test_all_and_few(self):
         rows = self.model()
