@@ -151,6 +151,53 @@ class Said(unittest.TestCase):
             self.assertTrue(order)  # what the posted order forbids stays
 
 
+class Memory(unittest.TestCase):
+    """What a plan needs beside what was posted, and its bound."""
+    def test_versions(self):
+        g = chain(4, "ahyhz")  # a -> h -> y and a -> h -> z through one h: side by side, they need two
+        g["buffers"]["y"] = {"bytes": 1024, "role": "output"}
+        g["buffers"]["h"] = {"bytes": 1024, "role": "intermediate"}
+        for x, (source, to) in zip(g["launches"], ("ah", "hy", "ah", "hz")):
+            x["args"][:2] = [{"buffer": source}, {"buffer": to}]
+        g["launches"][2]["args"][2] = {"f32": 3.0}
+        deny = "block-fusion,recompute,programmatic-launch,split,prefetch"
+        with tempfile.TemporaryDirectory() as d:
+            graph = write(d, "g.json", g)
+            plans = {}
+            for size in (None, "1K", "1023", "0"):
+                more = ["--memory", size] if size else []
+                args = ["optimize", graph, "--local", "--device", "soft:h200", "--cache", d + "/c.db", "--deny", deny]
+                r = cli(*args, *more, "--json")
+                self.assertEqual(r.returncode, 0, r.stderr)
+                plans[size] = json.loads(r.stdout)
+                shown = cli(*args, *more).stdout
+                self.assertEqual("\nmemory     1024 bytes beside the 4096 that were posted\n" in shown,
+                                 size in (None, "1K"), shown)
+            for size in (None, "1K"):
+                self.assertEqual(plans[size]["assumes"]["memory"], {"posted": 4096, "more": 1024})
+                self.assertEqual(len(plans[size]["launches"]), 2)
+            for size in ("1023", "0"):
+                self.assertEqual(plans[size]["assumes"]["memory"], {"posted": 4096, "more": 0})
+                self.assertEqual(plans[size]["scratch"], {})
+                self.assertIn(("versions", "refused", "memory: the plan needs 1024 bytes beside what was posted, and "
+                               f"{size} are allowed"),
+                              [(x["kind"], x["verdict"], x.get("reason")) for x in plans[size]["rewrites"]])
+            for size in ("-1", "1T", "x", ""):
+                self.assertEqual(cli("optimize", graph, "--local", "--memory", size).returncode, 2)
+
+    def test_flags(self):
+        """Counters of dataflow fusion are scratch, too."""
+        with tempfile.TemporaryDirectory() as d:
+            graph = write(d, "g.json", chain(2))
+            for size, refused in (("0", True), ("1M", False)):
+                r = cli("optimize", graph, "--local", "--device", "soft:h200", "--cache", d + "/c.db", "--allow",
+                        "dataflow-fusion", "--deny", "block-fusion,recompute,programmatic-launch", "--memory", size,
+                        "--json")
+                self.assertEqual(r.returncode, 0, r.stderr)
+                told = [x["reason"] for x in json.loads(r.stdout)["rewrites"] if x["kind"] == "dataflow-fusion"]
+                self.assertEqual([x.startswith("memory: it needs ") for x in told], [refused], told)
+
+
 class Verbs(WaysCase):
     def setUp(self):
         super().setUp()

@@ -204,6 +204,29 @@ ret;
         r = cli("run", out + "/plan.json", "--json", *self.local)
         self.assertEqual(json.loads(r.stdout)["outputs"], sums)
 
+    def test_many_launches(self):
+        """A thousand launches: the budget ends the search, and what was verified by then is the plan."""
+        text, names = module(entry("k", "bar.sync 0; add.rn.f32 %f1, %f1, %f1;"), PLAIN), ["x"]
+        names += [f"h{k}" for k in range(999)] + ["y"]
+        g = graph(text, *[launch(f"l{k}", "k" if k % 2 else "plain", 128, names[k], names[k + 1]) for k in range(1000)],
+                  **{n: {"bytes": 4 * N, "role": "intermediate"} for n in names[1:-1]})
+        del g["buffers"]["h"]
+        plan = self.optimize(g, "--budget", "1")
+        self.assertEqual(plan["baseline"]["launches"], 1000)
+        self.assertEqual(len(plan["timeline"]["bound_us"]["baseline"]), 1000)
+        self.assertEqual(plan["stopped"]["budget_s"], 1)
+        self.assertGreater(plan["stopped"]["not_tried"], 500)
+
+    def test_many_blocks(self):
+        """A hundred thousand blocks (and it has been tried with a million: docs/RESULTS.md)."""
+        g = pair(module(entry("k", ""), PLAIN), threads=(32, 32))
+        for x in g["launches"]:
+            x["grid"] = [100000, 1, 1]
+        for x in g["buffers"].values():
+            x["bytes"] = 100000 * 128
+        x = self.fused(g)
+        self.assertEqual((x["verdict"], x["level"]), ("kept", "register"))
+
     def test_scratch_that_does_not_fit(self):
         out = os.path.join(self.dir, "plan")
         r = cli("optimize", write(self.dir, "g.json", pair(module(entry("k", ""), PLAIN))), "-o", out, *self.local)
