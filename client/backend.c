@@ -21,8 +21,9 @@ static const struct option {
     {"maps", SWITCH, offsetof(struct cli, maps)},         {"all_edges", SWITCH, offsetof(struct cli, all_edges)},
     {"whole", SWITCH, offsetof(struct cli, whole)},       {"dump", GIVEN, offsetof(struct cli, dump)},
     {"allow", LIST, offsetof(struct cli, allow)},         {"deny", LIST, offsetof(struct cli, deny)},
-    {"budget", SECONDS, offsetof(struct cli, budget)},    {"seed", NUMBER, offsetof(struct cli, seed)},
-    {"schedule", NUMBER, offsetof(struct cli, schedule)}, {"check", TEXT, offsetof(struct cli, check)},
+    {"memory", NUMBER, offsetof(struct cli, memory)},     {"budget", SECONDS, offsetof(struct cli, budget)},
+    {"seed", NUMBER, offsetof(struct cli, seed)},         {"schedule", NUMBER, offsetof(struct cli, schedule)},
+    {"check", TEXT, offsetof(struct cli, check)},
 };
 #define NOPTIONS (sizeof options / sizeof *options)
 

@@ -15,10 +15,10 @@
 
 struct cli {
     /* options, NULL or false where not given */
-    bool json, local, maps, all_edges, whole, stale, report, calibrate;
+    bool json, local, maps, all_edges, whole, stale, report, calibrate, all;
     bool device_given; /* on the command line, not by the environment */
     const char *socket, *device, *cache, *timeout, *output, *allow, *deny, *budget, *seed, *check, *schedule, *dump,
-        *limit, *max_age, *max_bytes;
+        *limit, *max_age, *max_bytes, *memory;
     const char *newer_than, *used_within, *min_hits, *sign, *signers, *require_signer;
     const char *signature[CLI_SIGNATURES]; /* --signature, each time that it was given */
     int nsignature;
@@ -82,6 +82,10 @@ int fail(struct cli *c, struct dt_err *e);                     /* report, empty 
 void progress(struct cli *c, const char *stage, const char *message, long done, long of);
 void print_clean(FILE *f, const char *s);       /* control characters as '?': names come from files */
 double jnum(const json_t *o, const char *name); /* 0 if missing */
+/* A whole number with one of the units behind it, each a factor; of --option. */
+extern const long long cli_sizes[]; /* of "KMG" */
+int scaled(const char *option, const char *text, const char *units, const long long *factor, long long *ret,
+           struct dt_err *e);
 char *join(const json_t *list, const char *between, const char *empty); /* strings of a list; caller frees */
 
 /* DIR/NAME+ending as a file of DIR itself: `/`, `%`, control characters and a leading `.` of NAME, which is somebody's
@@ -95,8 +99,11 @@ struct table {
 void table_row(struct table *t, unsigned ncol, ...); /* char * each, copied */
 /* First row: heads; one that begins with '>' (which is not printed) says that its column is flush right. Empties t. */
 void table_print(struct table *t, const struct cli *c);
+void table_done(struct table *t);        /* as table_print, without printing */
 char *cut(const char *s, unsigned most); /* to so many characters, "…" in the middle; caller frees */
 
+/* rewrites.c: the plan's `rewrites`; modeled: their times are. */
+void rewrites_print(const struct cli *c, const json_t *list, bool modeled);
 void print_recipes(const json_t *list); /* cmd-cache.c: imported plans, a line each */
 
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */

@@ -139,26 +139,7 @@ static int human_verify(struct cli *c, const json_t *doc, const struct outcome *
     return json_is_true(json_object_get(doc, "ok")) ? 0 : 1;
 }
 
-static const long long times[] = {1, 60, 3600, 86400}, sizes[] = {1 << 10, 1 << 20, 1 << 30};
-
-/* A whole number with one of the units behind it. */
-static int scaled(const char *option, const char *text, const char *units, const long long *factor, long long *ret,
-                  struct dt_err *e)
-{
-    char *end;
-    errno = 0;
-    long long v = strtoll(text, &end, 10), k = 1;
-    const char *u = *end ? strchr(units, *end) : NULL;
-    if (u) {
-        k = factor[u - units];
-        end++;
-    }
-    if (end == text || *end || errno || v < 0 || __builtin_mul_overflow(v, k, ret))
-        return *units ? dt_err_set(e, DT_E_USAGE, "--%s takes a number, with one of %s behind it or nothing", option,
-                                   units)
-                      : dt_err_set(e, DT_E_USAGE, "--%s takes a number", option);
-    return 0;
-}
+static const long long times[] = {1, 60, 3600, 86400};
 
 static int gc(struct cli *c, struct dt_err *e)
 {
@@ -172,7 +153,7 @@ static int gc(struct cli *c, struct dt_err *e)
         snprintf(members + strlen(members), sizeof members - strlen(members), ",\"max_age\":%lld", v);
     }
     if (c->max_bytes) {
-        if (scaled("max-bytes", c->max_bytes, "KMG", sizes, &v, e) < 0)
+        if (scaled("max-bytes", c->max_bytes, "KMG", cli_sizes, &v, e) < 0)
             return fail(c, e);
         snprintf(query + strlen(query), sizeof query - strlen(query), "%cmax_bytes=%lld", *query ? '&' : '?', v);
         snprintf(members + strlen(members), sizeof members - strlen(members), ",\"max_bytes\":%lld", v);
@@ -378,7 +359,7 @@ static int ask_intake(struct cli *c, struct asked *a, struct dt_err *e)
     dt_str_add(&a->members, "\"op\":\"import\"");
     int r = ask_number(a, "max-age", "max_age", c->max_age, "smhd", times, e);
     if (r >= 0)
-        r = ask_number(a, "max-bytes", "max_bytes", c->max_bytes, "KMG", sizes, e);
+        r = ask_number(a, "max-bytes", "max_bytes", c->max_bytes, "KMG", cli_sizes, e);
     if (c->require_signer)
         ask(a, "require", c->require_signer, false);
     if (c->local && signers && *signers)

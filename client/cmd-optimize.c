@@ -1,4 +1,4 @@
-/* dovetail optimize GRAPH [-o DIR]: one line per rewrite that was tried, times of the graph and of the plan.
+/* dovetail optimize GRAPH [-o DIR] [--all]: what was tried (rewrites.c), times of the graph and of the plan.
  *
  * -o DIR leaves the plan document as DIR/plan.json and every module as DIR/NAME.ptx, with what could leave DIR as %XX
  * (path_in).
@@ -10,19 +10,7 @@
 #include "base/file.h"
 #include "client/cli.h"
 
-#define NAMES_MOST 64 /* characters of the launches of a rewrite */
-
 static bool modeled(const json_t *o) { return strncmp(dt_json_text(o, "method"), "modeled", 7) == 0; }
-
-/* "modeled 41.2 -> 37.0 us", or "" when the rewrite was not timed. */
-static void times(const json_t *r, bool is_modeled, char *out, size_t n)
-{
-    const json_t *b = json_object_get(r, "before_us"), *a = json_object_get(r, "after_us");
-    *out = 0;
-    if (json_is_number(b) && json_is_number(a))
-        snprintf(out, n, "%s %.2f -> %.2f us", is_modeled ? "modeled" : "measured", json_number_value(b),
-                 json_number_value(a));
-}
 
 /* ", 36.1 to 52.9" of a pair of numbers that a document may have; else "". */
 static const char *optimize_range(const json_t *o, const char *key, char *out, size_t n)
@@ -44,31 +32,12 @@ static void total(const char *what, const json_t *o, const char *more)
 
 static int cmd_optimize_human(struct cli *c, const json_t *doc, const struct outcome *o)
 {
-    const json_t *base = json_object_get(doc, "baseline"), *opt = json_object_get(doc, "optimized"), *r;
-    const json_t *dev = json_object_get(doc, "device"), *ver = json_object_get(doc, "verified");
-    struct table t = {0};
-    size_t i;
+    const json_t *base = json_object_get(doc, "baseline"), *opt = json_object_get(doc, "optimized");
+    const json_t *dev = json_object_get(doc, "device"), *ver = json_object_get(doc, "verified"),
+                 *stopped = json_object_get(doc, "stopped");
     printf("plan for %s (%s); cache %s\nsignature %s\n\n", dt_json_text(dev, "name"), dt_json_text(dev, "arch"),
            o->cache, dt_json_text(doc, "signature"));
-    if (json_array_size(json_object_get(doc, "rewrites"))) {
-        table_row(&t, 5, "rewrite", "level", "launches", "verdict", "times, reason");
-        json_array_foreach (json_object_get(doc, "rewrites"), i, r) {
-            char us[96], *why;
-            dt_free_ char *all = join(json_object_get(r, "launches"), " + ", "-"),
-                          *launches = all ? cut(all, NAMES_MOST) : NULL;
-            times(r, modeled(base), us, sizeof us);
-            if (strcmp(dt_json_text(r, "verdict"), "kept") && *dt_json_text(r, "reason"))
-                *us = 0; /* the reason of one that was too slow has the times */
-            if (asprintf(&why, "%s%s%s", us, *us && *dt_json_text(r, "reason") ? "; " : "", dt_json_text(r, "reason")) <
-                0)
-                return 1;
-            table_row(&t, 5, dt_json_text(r, "kind"), *dt_json_text(r, "level") ? dt_json_text(r, "level") : "-",
-                      launches, dt_json_text(r, "verdict"), why);
-            free(why);
-        }
-        table_print(&t, c);
-        fputc('\n', stdout);
-    }
+    rewrites_print(c, json_object_get(doc, "rewrites"), modeled(base));
     char gain[160] = "", between[64];
     if (jnum(opt, "time_us") > 0 && modeled(opt))
         snprintf(gain, sizeof gain, ", %.2f times as fast (modeled%s)", jnum(base, "time_us") / jnum(opt, "time_us"),
@@ -77,6 +46,13 @@ static int cmd_optimize_human(struct cli *c, const json_t *doc, const struct out
         snprintf(gain, sizeof gain, ", %.2f times as fast", jnum(base, "time_us") / jnum(opt, "time_us"));
     total("baseline", base, "");
     total("optimized", opt, gain);
+    if (json_object_get(base, "bound_us"))
+        printf("bound      %9.2f us (%s) for traffic of inputs and outputs, or arithmetic\n", jnum(base, "bound_us"),
+               dt_json_text(base, "method"));
+    const json_t *memory = json_object_get(json_object_get(doc, "assumes"), "memory");
+    if (jnum(memory, "more") > 0)
+        printf("memory     %.0f bytes beside the %.0f that were posted\n", jnum(memory, "more"),
+               jnum(memory, "posted"));
     const char *races =
         json_is_true(json_object_get(ver, "races")) ? "; the posted launches race, so what they leave is luck" : "";
     if (ver && json_is_true(json_object_get(ver, "unchanged"))) {
@@ -96,6 +72,10 @@ static int cmd_optimize_human(struct cli *c, const json_t *doc, const struct out
         printf("measured   %.0f comparisons, %.0f known from the performance library\n",
                jnum(json_object_get(doc, "measured"), "comparisons"),
                jnum(json_object_get(doc, "measured"), "library"));
+    if (stopped)
+        printf("stopped    by the %s of %.0f s: %.0f candidates not tried; about %.0f s would do\n",
+               dt_json_text(stopped, "by"), jnum(stopped, "budget_s"), jnum(stopped, "not_tried"),
+               jnum(stopped, "would_do_s"));
     if (c->output)
         printf("written to %s\n", c->output);
     return 0;

@@ -41,6 +41,8 @@ enum {
     O_SIGN = 1 << 25,
     O_SIGNERS = 1 << 26,
     O_REPORT = 1 << 27,
+    O_ALL = 1 << 28,
+    O_MEMORY = 1 << 29,
 };
 #define ANYWHERE (O_JSON | O_SOCKET | O_LOCAL | O_DEVICE | O_CACHE | O_TIMEOUT | O_HELP)
 
@@ -65,8 +67,11 @@ static const struct opt {
     {"deny", "KIND,…", O_DENY, offsetof(struct cli, deny), "deny kinds of rewrites"},
     {"budget", "SECONDS", O_BUDGET, offsetof(struct cli, budget),
      "bound of the work of planning, in seconds of a machine at rest (default 120)"},
+    {"memory", "SIZE", O_MEMORY, offsetof(struct cli, memory),
+     "bound of the memory that the plan needs beside what was posted: 0, 500M, 2G (default: any)"},
     {"whole", NULL, O_WHOLE, offsetof(struct cli, whole),
      "verify every block, also of graphs that are verified by samples for their size"},
+    {"all", NULL, O_ALL, offsetof(struct cli, all), "a row for every rewrite that was tried"},
     {"seed", "N", O_SEED, offsetof(struct cli, seed),
      "added to the seed of every fill, weights and constants excepted"},
     {"check", "MODE,…", O_CHECK, offsetof(struct cli, check),
@@ -104,11 +109,11 @@ static const struct verb {
     const char *help;
 } verbs[] = {
     {"analyze", "GRAPH", 1, 1, O_MAPS | O_EDGES, cmd_analyze, "which thread block needs what from which other"},
-    {"optimize", "GRAPH", 1, 1, O_OUTPUT | O_ALLOW | O_DENY | O_BUDGET | O_WHOLE, cmd_optimize,
+    {"optimize", "GRAPH", 1, 1, O_OUTPUT | O_ALLOW | O_DENY | O_BUDGET | O_WHOLE | O_ALL | O_MEMORY, cmd_optimize,
      "a verified plan that is not slower"},
     {"run", "GRAPH|PLAN", 1, 1, O_SEED | O_DUMP | O_CHECK | O_SCHEDULE, cmd_run,
      "run it: SHA-256 per output buffer, time and its method"},
-    {"explain", "GRAPH|SIGNATURE", 1, 1, O_ALLOW | O_DENY | O_BUDGET | O_WHOLE, cmd_explain,
+    {"explain", "GRAPH|SIGNATURE", 1, 1, O_ALLOW | O_DENY | O_BUDGET | O_WHOLE | O_MEMORY, cmd_explain,
      "why an edge has its class, why a rewrite was refused, which key factor missed"},
     {"report", "SIGNATURE", 1, 1, O_OUTPUT, cmd_report, "the plan under a signature as one HTML file, -o FILE.html"},
     {"trace", "SIGNATURE", 1, 1, O_OUTPUT, cmd_trace,
@@ -213,6 +218,14 @@ static int dovetail_check(struct cli *c, const struct verb *v, int given, struct
         return dt_err_set(e, DT_E_USAGE, "--budget goes with --stale here, and with neither --local nor --limit");
     if ((v->options & O_REPORT) && (c->report ? c->stale || c->limit || c->local : c->output != NULL))
         return dt_err_set(e, DT_E_USAGE, "--report goes with -o alone, and -o with --report: a service is asked");
+    static char memory[24];
+    long long bytes;
+    if (c->memory) {
+        if (scaled("memory", c->memory, "KMG", cli_sizes, &bytes, e) < 0)
+            return DT_E_USAGE;
+        snprintf(memory, sizeof memory, "%lld", bytes);
+        c->memory = memory;
+    }
     int r = check_seconds("budget", c->budget, e);
     return r < 0 ? r : check_seconds("timeout", c->timeout, e);
 }

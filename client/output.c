@@ -3,6 +3,7 @@
  * before it reaches a terminal. Progress is one line that is redrawn on a terminal, one line a stage otherwise.
  */
 #include <ctype.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,6 +208,27 @@ int finish(struct cli *c, struct outcome *o, human_fn *human)
     return r;
 }
 
+/* ---- numbers ---------------------------------------------------------------------------------------------------- */
+const long long cli_sizes[] = {1 << 10, 1 << 20, 1 << 30};
+
+int scaled(const char *option, const char *text, const char *units, const long long *factor, long long *ret,
+           struct dt_err *e)
+{
+    char *end;
+    errno = 0;
+    long long v = strtoll(text, &end, 10), k = 1;
+    const char *u = *end ? strchr(units, *end) : NULL;
+    if (u) {
+        k = factor[u - units];
+        end++;
+    }
+    if (end == text || *end || errno || v < 0 || __builtin_mul_overflow(v, k, ret))
+        return *units ? dt_err_set(e, DT_E_USAGE, "--%s takes a number, with one of %s behind it or nothing", option,
+                                   units)
+                      : dt_err_set(e, DT_E_USAGE, "--%s takes a number", option);
+    return 0;
+}
+
 /* ---- tables ----------------------------------------------------------------------------------------------------- */
 void table_row(struct table *t, unsigned ncol, ...)
 {
@@ -246,6 +268,14 @@ char *cut(const char *s, unsigned most)
     return dt_str_take(&out);
 }
 
+void table_done(struct table *t)
+{
+    for (unsigned i = 0; i < t->nrow * t->ncol; i++)
+        free(t->cell[i]);
+    free(t->cell);
+    memset(t, 0, sizeof *t);
+}
+
 void table_print(struct table *t, const struct cli *c)
 {
     for (unsigned r = 0; r < t->nrow; r++) {
@@ -269,8 +299,5 @@ void table_print(struct table *t, const struct cli *c)
             fputs("\033[0m", stdout);
         fputc('\n', stdout);
     }
-    for (unsigned i = 0; i < t->nrow * t->ncol; i++)
-        free(t->cell[i]);
-    free(t->cell);
-    memset(t, 0, sizeof *t);
+    table_done(t);
 }

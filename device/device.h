@@ -325,5 +325,9 @@ int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct 
 enum { DEV_BURDENS = 13 };
 int dev_burden(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, uint32_t step,
                double ret[DEV_BURDENS], double *ret_in_flight, struct dt_err *e);
+/* The least time, by the model's rates, in which the n launches from `step` on can do their arithmetic and move so many
+ * bytes (negative: those that each of them touches). DT_E_UNSUPPORTED on a real device. */
+int dev_bound(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, uint32_t step, uint32_t n,
+              double bytes, double *ret_us, struct dt_err *e);
 
 #endif

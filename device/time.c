@@ -395,6 +395,18 @@ int dev_burden(struct dev_device *d, const struct dev_prog *p, const struct dev_
     return err ? err : dev_cu(d, d->cu->dovetailBurden(&w, ret, ret_in_flight), "dovetailBurden", e);
 }
 
+int dev_bound(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, uint32_t step, uint32_t n,
+              double bytes, double *ret_us, struct dt_err *e)
+{
+    dt_free_ struct dovetail_work *w = dt_calloc((size_t)n + 1, sizeof *w);
+    int err = w ? dev_use(d, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (!err && !d->cu->soft)
+        err = dt_err_set(e, DT_E_UNSUPPORTED, "only the software device has costs");
+    for (uint32_t i = 0; i < n && !err; i++)
+        err = work_of(d, &p->graph->launch[step + i], &cost[step + i], &w[i], e);
+    return err ? err : dev_cu(d, d->cu->dovetailBound(n, w, bytes, ret_us), "dovetailBound", e);
+}
+
 int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, const uint8_t *made,
                    unsigned doubt, struct dev_time *ret, double *step_us, double *start_us, double *end_us,
                    struct dt_err *e)

@@ -25,6 +25,7 @@ struct rw_options {
     const char *const *deny;
     unsigned ndeny;
     double budget_s;    /* 0: none */
+    uint64_t memory;    /* bytes that a plan may need beside what was posted, and 1 more; 0: any number */
     unsigned inputs;    /* seeds to verify with, 0: 3 */
     unsigned schedules; /* block orders, 0: 8 */
     /* thread-instructions up to which the software device runs a graph whole, 0: 6 x 10^10; above, samples of blocks */

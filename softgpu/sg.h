@@ -355,4 +355,8 @@ int sg_timeline_of(const struct sg_model *m, struct sg_work *w, uint32_t n, doub
 enum { SG_BURDENS = 13 };
 void sg_burden(const struct sg_model *m, const struct sg_work *w, double ret[SG_BURDENS], double *ret_in_flight);
 
+/* The least time in which n works can be done, in microseconds, if they move so many bytes (negative: what each of them
+ * touches): by traffic at the rates of L2 and DRAM, or by floating-point arithmetic on all SMs. */
+double sg_bound(const struct sg_model *m, const struct sg_work *w, uint32_t n, double bytes);
+
 #endif

@@ -154,6 +154,11 @@ int dtd_options_set(struct dtd_options *o, const char *name, const char *value, 
         o->budget = r == 0 ? budget_of(o->budget) : 0;
         return r;
     }
+    if (!strcmp(name, "memory")) {
+        int r = set_number(&o->memory, name, value, e);
+        o->memory += r == 0;
+        return r;
+    }
     if (!strcmp(name, "timeout"))
         return set_seconds(&o->timeout, name, value, e);
     if (!strcmp(name, "seed"))
@@ -195,6 +200,9 @@ int dtd_options_from_json(struct dtd_options *o, const json_t *j, struct dt_err 
     const json_t *budget = json_object_get(j, "budget");
     double b = json_number_value(budget);
     o->budget = json_is_number(budget) && isfinite(b) && b >= 0 && b <= 1e6 ? budget_of(b) : 0;
+    const json_t *memory = json_object_get(j, "memory");
+    o->memory =
+        json_is_integer(memory) && json_integer_value(memory) >= 0 ? (uint64_t)json_integer_value(memory) + 1 : 0;
     json_int_t seed = json_integer_value(json_object_get(j, "seed"));
     o->seed = seed > 0 ? (uint64_t)seed : 0;
     json_int_t schedule = json_integer_value(json_object_get(j, "schedule"));
@@ -230,6 +238,8 @@ json_t *dtd_options_to_json(const struct dtd_options *o)
         bad |= json_object_set_new(j, "dump", json_true());
     if (o->budget > 0)
         bad |= json_object_set_new(j, "budget", json_real(o->budget));
+    if (o->memory)
+        bad |= json_object_set_new(j, "memory", json_integer((json_int_t)(o->memory - 1)));
     if (o->seed)
         bad |= json_object_set_new(j, "seed", json_integer((json_int_t)o->seed));
     if (o->schedule)
@@ -263,6 +273,8 @@ char *dtd_policy(const struct dtd_options *o, const char *want)
     for (unsigned i = 0; i < o->ndeny; i++)
         dt_str_addf(&s, "%s%s", i ? "," : "", o->deny[i]);
     dt_str_addf(&s, " budget=%.17g%s", o->budget, o->whole ? " whole=1" : "");
+    if (o->memory)
+        dt_str_addf(&s, " memory=%llu", (unsigned long long)(o->memory - 1));
     if (o->apart)
         dt_str_addf(&s, " uid=%u", o->uid);
     return dt_str_take(&s);
@@ -282,6 +294,8 @@ char *dtd_options_text(const struct dtd_options *o)
     dt_str_add(&s, o->whole ? "whole " : "");
     if (o->budget > 0)
         dt_str_addf(&s, "budget=%.17g ", o->budget);
+    if (o->memory)
+        dt_str_addf(&s, "memory=%llu ", (unsigned long long)(o->memory - 1));
     if (o->seed)
         dt_str_addf(&s, "seed=%llu ", (unsigned long long)o->seed);
     if (*o->check)

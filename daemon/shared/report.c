@@ -107,6 +107,15 @@ static void times(struct dt_str *o, const json_t *plan)
         dt_str_addf(o, "<p>%.2f times as fast (modeled), %.2f to %.2f whichever of the model's doubts is true.</p>\n",
                     y > 0 ? x / y : 0, json_number_value(json_array_get(gain, 0)),
                     json_number_value(json_array_get(gain, 1)));
+    if (json_object_get(a, "bound_us"))
+        dt_str_addf(o,
+                    "<p>Traffic of inputs and outputs, or arithmetic, takes at least %.2f µs (modeled): what is above "
+                    "that is launches, latency, idle places and what is moved more than once.</p>\n",
+                    num(a, "bound_us"));
+    const json_t *memory = json_object_get(json_object_get(plan, "assumes"), "memory");
+    if (memory)
+        dt_str_addf(o, "<p>It needs %.0f bytes of memory beside the %.0f that were posted.</p>\n", num(memory, "more"),
+                    num(memory, "posted"));
     const json_t *v = json_object_get(plan, "verified");
     if (v && json_is_true(json_object_get(v, "unchanged")))
         dt_str_add(o, "<p>The plan is the posted launches");

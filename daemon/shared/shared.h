@@ -21,8 +21,9 @@ struct dtd_options {
     char *allow[DTD_MAX_KINDS], *deny[DTD_MAX_KINDS]; /* owned, sorted, without doubles */
     unsigned nallow, ndeny;
     bool maps, all_edges, dump;
-    bool whole;    /* plan: the gate runs every block, however large the graph is */
-    double budget; /* seconds, 0: none */
+    bool whole;      /* plan: the gate runs every block, however large the graph is */
+    double budget;   /* seconds, 0: none */
+    uint64_t memory; /* plan: bytes beside what was posted, and 1 more; 0: any number */
     uint64_t seed;
     char check[64];    /* run: checking modes, "" none asked for */
     uint64_t schedule; /* run: seed of the order of blocks and warps */
@@ -35,8 +36,8 @@ struct dtd_options {
 };
 
 void dtd_options_done(struct dtd_options *o);
-/* One option by name, as in a query or on a command line: maps, all_edges, whole, allow, deny, budget, seed, dump,
- * check, schedule, share, timeout. 1: no such name; DT_E_USAGE: wrong value. */
+/* One option by name, as in a query or on a command line: maps, all_edges, whole, allow, deny, budget, memory, seed,
+ * dump, check, schedule, share, timeout. 1: no such name; DT_E_USAGE: wrong value. */
 int dtd_options_set(struct dtd_options *o, const char *name, const char *value, struct dt_err *e);
 /* The "options" member of a request frame. */
 int dtd_options_from_json(struct dtd_options *o, const json_t *j, struct dt_err *e);

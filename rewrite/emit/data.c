@@ -7,6 +7,7 @@
  */
 #include "rewrite/emit/emit-priv.h"
 #include "rewrite/emit/join.h"
+#include "rewrite/facts/hooks.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -113,6 +114,29 @@ static void fresh_name(struct rw_join *j, const struct ptx_function *f, char *ou
             taken |= !strcmp(f->var[k]->name, out);
     }
 }
+
+/* Constant memory where it still fits beside what the module has there, else global memory: a table there is read like
+ * any data that nobody writes. */
+struct ptx_var *rw_table_new(struct ptx_module *m, const char *name, uint64_t bytes, uint32_t spare)
+{
+    uint64_t taken = 0;
+    for (uint32_t k = 0; k < m->nvar; k++) {
+        const struct ptx_var *v = m->var[k];
+        uint64_t align = v->align ? v->align : 1;
+        if (v->space == PTX_CONST)
+            taken = (taken + align - 1) / align * align + v->bytes;
+    }
+    taken = (taken + 3) / 4 * 4;
+    bool far = taken + bytes + spare > RW_CONST_SPACE || RW_FAR_TABLES;
+    struct ptx_var *v = ptx_var_new(m, NULL, name, far ? PTX_GLOBAL : PTX_CONST, PTX_B8, (uint32_t)bytes, 4);
+    if (v && !(v->init = dt_arena_alloc(&m->arena, bytes)))
+        return NULL;
+    if (v)
+        memset(v->init, 0, bytes);
+    return v;
+}
+
+const char *rw_table_space(const struct ptx_var *table) { return table->space == PTX_CONST ? "const" : "global"; }
 
 static struct ptx_var *copy_data(struct rw_join *j, const struct ptx_var *v)
 {

@@ -53,6 +53,11 @@ int rw_make(struct rw_cand *c, struct dt_str *why, struct dt_err *e);
 int rw_text(struct ptx_module *m, const struct dev_prog *of, struct dt_str *out, struct dt_err *e);
 /* Put instructions before instruction `at`. How many; negative: error. */
 int rw_insert(struct ptx_function *f, uint32_t at, const char *text, struct dt_err *e);
+/* data.c: a table of the kernel's own, zero, 4 bytes aligned: in constant memory, if so much more than it is left there
+ * (`spare`), else in global memory. NULL: memory. Where it is, as a load says it. */
+#define RW_CONST_SPACE 65536
+struct ptx_var *rw_table_new(struct ptx_module *m, const char *name, uint64_t bytes, uint32_t spare);
+const char *rw_table_space(const struct ptx_var *table);
 void rw_drop_hints(struct ptx_inst *i); /* copy.c: a load, or store, without .nc, cache operators and hints */
 
 /* ---- programs as documents (program.c), and what does not get through (bundle.c) --------------------------------- */

@@ -22,13 +22,8 @@
 
 #include <string.h>
 
-enum { HEAD = 16, TEXT_ROOM = 320 };
+enum { HEAD = 16 };
 static const enum ptx_type arg_type[] = {PTX_B64, PTX_B64, PTX_B32, PTX_B64, PTX_B64}; /* of __assertfail */
-
-uint64_t rw_flow_table_bytes(const struct rw_flow *f)
-{
-    return HEAD + 2 * (2 * (uint64_t)f->n + 1 + f->wait_at[f->n] + f->nflag) + TEXT_ROOM;
-}
 
 uint64_t rw_flow_scratch_bytes(const struct rw_flow *f) { return RW_FLOW_STRIDE * (1 + (uint64_t)f->nflag); }
 
@@ -101,7 +96,7 @@ int rw_flow_read(struct dt_arena *a, const struct ptx_function *entry, struct rw
     struct rw_flow f = {0};
     if (!name)
         return DT_E_NOMEM;
-    if (!t || t->space != PTX_CONST)
+    if (!t || (t->space != PTX_CONST && t->space != PTX_GLOBAL))
         return 1;
     if (!t->init || t->bytes < HEAD)
         return DT_E_GRAPH;
@@ -164,11 +159,12 @@ int rw_flow_module(struct rw_join *j)
 int rw_flow_declare(struct rw_join *j)
 {
     struct rw_flow *f = j->c->flow;
-    char name[160];
+    char name[160], table[160];
     uint32_t nwait = f->wait_at[f->n];
     snprintf(name, sizeof name, "%s_param_%u", j->c->made.entry, j->f->nparam);
+    snprintf(table, sizeof table, "%s_flow", j->c->made.entry);
     f->scratch = ptx_param_new(j->f, name, PTX_U64, 8, 8);
-    f->table = emit_flow_data(j, "flow", counts_at(f) + 2 * (size_t)f->nflag, 4);
+    f->table = rw_table_new(j->m, table, counts_at(f) + 2 * (size_t)f->nflag, RW_FLOW_SPARE);
     if (!f->scratch || !f->table)
         return dt_err_set(j->e, DT_E_NOMEM, "out of memory");
     uint8_t *p = f->table->init;
@@ -200,7 +196,7 @@ static int emit_lookup(struct rw_join *j, const char *to, uint32_t at, const cha
     int r = rw_emit(j, "mul.wide.u32 %s, %s, 2;", wide, index);
     if (r < 0 || (r = rw_emit(j, "add.s64 %s, %s, %s;", wide, wide, rw_rname(j, j->c->flow->words))) < 0)
         return r;
-    return rw_emit(j, "ld.const.u16 %s, [%s+%u];", to, wide, at);
+    return rw_emit(j, "ld.%s.u16 %s, [%s+%u];", rw_table_space(j->c->flow->table), to, wide, at);
 }
 
 /* The address of a flag's word. */
@@ -216,16 +212,18 @@ int rw_flow_begin(struct rw_join *j, unsigned barrier)
     uint32_t got = ptx_label_new(j->f, "GOT"), next = ptx_label_new(j->f, "WAIT"), poll = ptx_label_new(j->f, "POLL"),
              met = ptx_label_new(j->f, "MET"), over = ptx_label_new(j->f, "OVER"), run = ptx_label_new(j->f, "RUN");
     uint32_t pr = ptx_reg_new(j->f, PTX_PRED, "dt_p");
-    const char *wide = reg(j, PTX_B64, "dt_w"), *i = reg(j, PTX_U32, "dt_i"), *end = reg(j, PTX_U32, "dt_n"),
-               *want = reg(j, PTX_U32, "dt_c"), *have = reg(j, PTX_U32, "dt_h"), *polls = reg(j, PTX_U32, "dt_q"),
-               *T = rw_rname(j, j->t), *K = rw_rname(j, j->k);
+    /* addresses in the table and in the scratch buffer each have their register: nothing that is written may look like
+     * the table */
+    const char *wide = reg(j, PTX_B64, "dt_w"), *look = reg(j, PTX_B64, "dt_r"), *i = reg(j, PTX_U32, "dt_i"),
+               *end = reg(j, PTX_U32, "dt_n"), *want = reg(j, PTX_U32, "dt_c"), *have = reg(j, PTX_U32, "dt_h"),
+               *polls = reg(j, PTX_U32, "dt_q"), *T = rw_rname(j, j->t), *K = rw_rname(j, j->k);
     int r;
     f->tail = ptx_label_new(j->f, "TAIL");
     f->fail = ptx_label_new(j->f, "FAIL");
     f->base = ptx_reg_new(j->f, PTX_B64, "dt_f");
     f->words = ptx_reg_new(j->f, PTX_B64, "dt_tab");
     f->flag = ptx_reg_new(j->f, PTX_U32, "dt_flag");
-    if (dt_arena_failed(&j->m->arena) || !wide || !i || !end || !want || !have || !polls || pr == PTX_NO_REG ||
+    if (dt_arena_failed(&j->m->arena) || !wide || !look || !i || !end || !want || !have || !polls || pr == PTX_NO_REG ||
         f->flag == PTX_NO_REG)
         return dt_err_set(j->e, DT_E_NOMEM, "out of memory");
     const char *F = rw_rname(j, f->base), *P = rw_rname(j, pr), *FLAG = rw_rname(j, f->flag), *smem = j->smem->name;
@@ -242,13 +240,13 @@ int rw_flow_begin(struct rw_join *j, unsigned barrier)
         (r = rw_emit_bra(j, f->fail, pr, false)) < 0)
         return r;
     /* the waits */
-    if ((r = emit_lookup(j, i, rows_at(f), K, wide)) < 0 ||
-        (r = rw_emit(j, "ld.const.u16 %s, [%s+%u];", end, wide, rows_at(f) + 2)) < 0 ||
+    if ((r = emit_lookup(j, i, rows_at(f), K, look)) < 0 ||
+        (r = rw_emit(j, "ld.%s.u16 %s, [%s+%u];", rw_table_space(f->table), end, look, rows_at(f) + 2)) < 0 ||
         (r = rw_emit(j, "setp.ge.u32 %s, %s, %s;", P, i, end)) < 0 || (r = rw_emit_bra(j, run, pr, false)) < 0 ||
         (r = rw_emit(j, "add.s32 %s, %s, %s;", i, i, T)) < 0 || (r = rw_emit_label(j, next)) < 0 ||
         (r = rw_emit(j, "setp.ge.u32 %s, %s, %s;", P, i, end)) < 0 || (r = rw_emit_bra(j, over, pr, false)) < 0 ||
-        (r = emit_lookup(j, FLAG, waits_at(f), i, wide)) < 0 ||
-        (r = emit_lookup(j, want, counts_at(f), FLAG, wide)) < 0 || (r = emit_flag(j, wide, FLAG)) < 0 ||
+        (r = emit_lookup(j, FLAG, waits_at(f), i, look)) < 0 ||
+        (r = emit_lookup(j, want, counts_at(f), FLAG, look)) < 0 || (r = emit_flag(j, wide, FLAG)) < 0 ||
         (r = rw_emit(j, "mov.u32 %s, 0;", polls)) < 0 || (r = rw_emit_label(j, poll)) < 0 ||
         (r = rw_emit(j, "ld.acquire.gpu.global.u32 %s, [%s+%u];", have, wide, RW_FLOW_STRIDE)) < 0 ||
         (r = rw_emit(j, "setp.ge.u32 %s, %s, %s;", P, have, want)) < 0 || (r = rw_emit_bra(j, met, pr, false)) < 0 ||
@@ -305,15 +303,15 @@ int rw_flow_end(struct rw_join *j, unsigned barrier)
 {
     struct rw_flow *f = j->c->flow;
     uint32_t done = ptx_label_new(j->f, "DONE"), pr = ptx_reg_new(j->f, PTX_PRED, "dt_p");
-    const char *wide = reg(j, PTX_B64, "dt_w");
+    const char *wide = reg(j, PTX_B64, "dt_w"), *look = reg(j, PTX_B64, "dt_r");
     int r;
-    if (done == UINT32_MAX || pr == PTX_NO_REG || !wide)
+    if (done == UINT32_MAX || pr == PTX_NO_REG || !wide || !look)
         return dt_err_set(j->e, DT_E_NOMEM, "out of memory");
     const char *P = rw_rname(j, pr), *FLAG = rw_rname(j, f->flag);
     if ((r = rw_emit_label(j, f->tail)) < 0 || (r = rw_emit_phase_barrier(j, barrier)) < 0 ||
         (r = rw_emit(j, "setp.ne.u32 %s, %s, 0;", P, rw_rname(j, j->t))) < 0 ||
         (r = rw_emit_bra(j, done, pr, false)) < 0 ||
-        (r = emit_lookup(j, FLAG, signal_at(), rw_rname(j, j->k), wide)) < 0 ||
+        (r = emit_lookup(j, FLAG, signal_at(), rw_rname(j, j->k), look)) < 0 ||
         (r = rw_emit(j, "setp.eq.u32 %s, %s, %u;", P, FLAG, RW_FLOW_NONE)) < 0 ||
         (r = rw_emit_bra(j, done, pr, false)) < 0 || (r = emit_flag(j, wide, FLAG)) < 0 ||
         (r = rw_emit(j, "fence.acq_rel.gpu;")) < 0 ||

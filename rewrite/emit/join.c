@@ -1,6 +1,6 @@
 /* The fused kernel: two or more bodies in one entry.
  *
- *   .const .b8 dt_tab[…] = {…};                     lists of blocks and bases that are not affine
+ *   .const .b8 dt_tab[…] = {…};                     lists of blocks and bases that are not affine; .global if too long
  *   .visible .entry fN(producer's parameters, consumer's parameters that differ)
  *   .maxntid T                                      T = the larger thread count, rounded up to warps
  *   {
@@ -115,8 +115,8 @@ static int make_table(struct rw_join *j, struct table *t)
     else if (s.len) {
         char name[160];
         snprintf(name, sizeof name, "%s_tab", c->made.entry);
-        j->table = ptx_var_new(j->m, NULL, name, PTX_CONST, PTX_B8, s.len, 4);
-        if (!j->table || !(j->table->init = dt_arena_alloc(&j->m->arena, s.len)))
+        j->table = rw_table_new(j->m, name, s.len, c->flow ? RW_FLOW_SPARE : 0);
+        if (!j->table)
             r = join_nomem(j);
         else
             memcpy(j->table->init, s.s, s.len);
@@ -136,7 +136,7 @@ static int emit_lookup(struct rw_join *j, uint32_t reg, uint32_t at, unsigned si
     if (r < 0 || (r = rw_emit(j, "mul.wide.u32 %s, %s, %u;", B, rw_rname(j, index), size)) < 0 ||
         (r = rw_emit(j, "add.s64 %s, %s, %s;", A, A, B)) < 0)
         return r;
-    return rw_emit(j, "ld.const.u%u %s, [%s+%u];", size * 8, rw_rname(j, reg), A, at + plus);
+    return rw_emit(j, "ld.%s.u%u %s, [%s+%u];", rw_table_space(j->table), size * 8, rw_rname(j, reg), A, at + plus);
 }
 
 /* ---- phases ------------------------------------------------------------------------------------------------------ */

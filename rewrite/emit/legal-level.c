@@ -156,8 +156,6 @@ bool rw_legal_thread_counts(const struct rw_cand *c, struct dt_str *why)
     return true;
 }
 
-#define CONST_SPACE 65536
-
 /* Is the body's k-th table one that a body before it names too? Bodies of one module share it (join.c). */
 static bool counted(const struct rw_cand *c, uint32_t s, uint32_t k)
 {
@@ -170,27 +168,19 @@ static bool counted(const struct rw_cand *c, uint32_t s, uint32_t k)
 
 bool rw_legal_constant_space(const struct rw_cand *c, struct dt_str *why)
 {
-    uint64_t tables = 0, lists = 0;
-    for (uint32_t s = 0; s < c->facts.nbody; s++) {
+    uint64_t tables = 0;
+    for (uint32_t s = 0; s < c->facts.nbody; s++)
         for (uint32_t k = 0; k < c->facts.body[s].nconst; k++) {
             const struct ptx_var *v = c->facts.body[s].const_var[k];
             uint64_t align = v->align ? v->align : 1;
             if (!counted(c, s, k))
                 tables = (tables + align - 1) / align * align + v->bytes;
         }
-        lists += c->lists.list[s].table_bytes;
-    }
-    lists += c->flow ? c->flow->table_bytes : 0;
-    for (uint32_t k = 0; rw_in_shared(c) && k < c->nredirect; k++)
-        if (!c->redirect[k].base_affine)
-            lists += 4 * (uint64_t)c->lists.n;
-    if (tables + lists > CONST_SPACE) {
-        dt_str_addf(
-            why, "the kernels' tables take %llu bytes of constant memory, irregular lists of blocks %llu; there are %u",
-            (unsigned long long)tables, (unsigned long long)lists, CONST_SPACE);
-        return false;
-    }
-    return true;
+    if (tables <= RW_CONST_SPACE)
+        return true;
+    dt_str_addf(why, "the kernels' tables take %llu bytes of constant memory; there are %u", (unsigned long long)tables,
+                RW_CONST_SPACE);
+    return false;
 }
 
 bool rw_legal_shared_space(const struct rw_cand *c, struct dt_str *why)

@@ -119,7 +119,7 @@ int rw_solo_insert(struct rw_solo *s, uint32_t at, const char *text, struct dt_e
 
 /* ---- block numbers ----------------------------------------------------------------------------------------------- */
 
-/* dt_k = block[%ctaid.x]: affine where it can be, else from a table in constant memory. */
+/* dt_k = block[%ctaid.x]: affine where it can be, else from a table. */
 static int solo_list(struct rw_solo *s, const uint32_t *block, uint32_t n, struct dt_str *text, struct dt_err *e)
 {
     uint32_t step = n > 1 ? block[1] - block[0] : 0;
@@ -139,8 +139,8 @@ static int solo_list(struct rw_solo *s, const uint32_t *block, uint32_t n, struc
     size_t width = narrow ? 2 : 4;
     char name[32];
     snprintf(name, sizeof name, s->again ? "dt%u_blocks" : "dt_blocks", s->again);
-    struct ptx_var *v = ptx_var_new(s->m, NULL, name, PTX_CONST, PTX_B8, n * width, 4);
-    if (!v || !(v->init = dt_arena_alloc(&s->m->arena, n * width)))
+    struct ptx_var *v = rw_table_new(s->m, name, n * width, 0);
+    if (!v)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t k = 0; k < n; k++)
         for (size_t b = 0; b < width; b++)
@@ -149,7 +149,7 @@ static int solo_list(struct rw_solo *s, const uint32_t *block, uint32_t n, struc
                 ".reg .b64 %%dt_t<2>;\nmov.u64 %%dt_t0, %s;\nmul.wide.u32 %%dt_t1, %%dt_k, %zu;\nadd.s64 %%dt_t0, "
                 "%%dt_t0, %%dt_t1;\n",
                 name, width);
-    dt_str_addf(text, "ld.const.u%zu %%dt_k, [%%dt_t0];\n", width * 8);
+    dt_str_addf(text, "ld.%s.u%zu %%dt_k, [%%dt_t0];\n", rw_table_space(v), width * 8);
     return 0;
 }
 

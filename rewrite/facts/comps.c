@@ -6,8 +6,8 @@
  * are refused (`self-conflict`). Components are numbered by size, largest first, since a long one that starts last
  * would be a tail; then by their first producer, then by their first consumer.
  *
- * A phase's list is affine, col(k, j) = a + b k + c j, if it can be. Otherwise the kernel reads it from a table in
- * constant memory: `row` (n + 1 entries) if the components differ in size, then `col`, in 16 bits if all numbers fit.
+ * A phase's list is affine, col(k, j) = a + b k + c j, if it can be. Otherwise the kernel reads it from a table
+ * (emit/data.c): `row` (n + 1 entries) if the components differ in size, then `col`, in 16 bits if all numbers fit.
  */
 #include "rewrite/facts/facts.h"
 
@@ -62,9 +62,6 @@ void rw_list_fit(struct rw_list *l, uint32_t n)
                     break;
                 }
     }
-    l->table_bytes = 0;
-    if (!l->affine)
-        l->table_bytes = ((uint64_t)l->row[n] + (even ? 0 : n + 1)) * (l->narrow ? 2 : 4);
 }
 
 static void unite(uint32_t *up, uint32_t x, uint32_t y)

@@ -135,10 +135,9 @@ struct rw_list {         /* the blocks of one phase, by component; at level `clu
     /* level `cluster`: col(k, r, j) = a + b * k + d * r + c * j for ranks r < ranks, others have none; 0: not of this
      * form */
     uint32_t ranks, d;
-    uint32_t m;           /* blocks per component where all have the same number, else UINT32_MAX */
-    uint32_t max;         /* most blocks of one component */
-    bool narrow;          /* table entries are 16 bits wide */
-    uint64_t table_bytes; /* constant memory taken; 0 where affine */
+    uint32_t m;   /* blocks per component where all have the same number, else UINT32_MAX */
+    uint32_t max; /* most blocks of one component */
+    bool narrow;  /* table entries are 16 bits wide */
 };
 struct rw_comps {
     uint32_t n;

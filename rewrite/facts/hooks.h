@@ -12,6 +12,7 @@ extern struct rw_hooks {
     bool force;          /* keep what is legal and right, faster or not */
     const char *levels;  /* of block fusion that are tried; NULL: all */
     uint32_t cluster;    /* blocks of a cluster; 0: what is best */
+    bool far_tables;     /* tables are in global memory although constant memory has room */
     const char *propose; /* "parallel-fusion: a b": launches proposed to this kind besides; NULL: none */
     /* what a rewrite has just made is made wrong, so that the predicate that looks at it again has something to find:
      * "wait", "count" or "late" (flags of dataflow fusion), "live" (a live block is dead), "written" (a plan that
@@ -21,11 +22,13 @@ extern struct rw_hooks {
 #define RW_FORCED rw_hooks.force
 #define RW_LEVEL_ON(level) (!rw_hooks.levels || strstr(rw_hooks.levels, rw_level_text(level)))
 bool rw_off(const char *name); /* is this predicate switched off? */
+#define RW_FAR_TABLES rw_hooks.far_tables
 #define RW_SPOILT(what) (rw_hooks.spoil && !strcmp(rw_hooks.spoil, what))
 #else
 #define RW_FORCED false
 #define rw_off(name) false
 #define RW_SPOILT(what) false
+#define RW_FAR_TABLES false
 #define RW_LEVEL_ON(level) true
 #endif
 

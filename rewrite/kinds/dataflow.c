@@ -333,7 +333,6 @@ static int dataflow_build(struct rw_edit *x, unsigned level, struct dt_str *why,
     char scratch[16];
     int r;
     (void)level;
-    c->flow->table_bytes = rw_flow_table_bytes(c->flow);
     if ((r = rw_join_beside(c, rows, NROWS, why, e)))
         return r;
     scratch_name(x->now->graph, scratch);

@@ -188,6 +188,8 @@ static int choose_build(struct rw_planner *p, struct rw_edit *x, unsigned level,
     *ret_wrong = false;
     rw_edit_clear(x);
     int r = x->kind->build(x, level, why, &mine);
+    if (r == 0 && !rw_memory_allows(p, x, why))
+        r = 1;
     if (r == 0) {
         *ret_fresh = name_modules(p, x);
         r = rw_state_make(p, x, next, &first, &mine);
@@ -815,6 +817,8 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
     rw_together(p);
     if ((r = rw_lay_out(p, e)) < 0)
         return r;
+    if (!rw_memory_fits(p))
+        return 0;
     rw_not_guessed(&p->state.p[p->state.n - 1]);
     if (rw_is_apart(p) && (r = gains_together(p, e)) <= 0)
         return r;

@@ -19,6 +19,10 @@ struct rw_entry { /* one row of the plan's `rewrites` */
     double before_us, after_us; /* 0: not timed */
     double gain[2];             /* before over after, at least and at most; 0: not known */
     uint32_t tried;             /* bits by place in the registry: block fusion has two passes */
+    /* `reason` is bookkeeping: it says what the search did with these launches before, and nothing of what was posted.
+     * `fact` is the reason before that, NULL: none, and then the entry is no row of the plan */
+    bool book;
+    char *fact;
 };
 struct rw_entries { /* as dt_vec */
     struct rw_entry *p;
@@ -193,6 +197,20 @@ void rw_times_done(struct rw_times *t);
 /* Take back kept rewrites without which the whole plan is faster. */
 int rw_rivals(struct rw_planner *p, struct dt_err *e);
 bool rw_banned(const struct rw_planner *p, const char *kind, const json_t *launches);
+
+/* ---- memory (memory.c) ------------------------------------------------------------------------------------------- */
+
+json_t *rw_memory_json(const struct rw_planner *p); /* `assumes.memory` of the newest state */
+/* Are the scratch buffers of the edit within what is allowed? False: `why`. */
+bool rw_memory_allows(const struct rw_planner *p, const struct rw_edit *x, struct dt_str *why);
+/* Are those of the newest state? False: it is planned anew without versions. */
+bool rw_memory_fits(struct rw_planner *p);
+
+/* ---- what is left (bound.c) -------------------------------------------------------------------------------------- */
+
+/* The least time of the state's graph; of each of its launches, a list. Only where costs are known. */
+int rw_bound(struct rw_planner *p, const struct rw_state *s, double *ret_us, struct dt_err *e);
+json_t *rw_bounds_json(struct rw_planner *p, const struct rw_state *s, struct dt_err *e);
 
 /* ---- the document (plan.c, written.c) ---------------------------------------------------------------------------- */
 

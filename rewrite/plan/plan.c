@@ -67,6 +67,26 @@ static json_t *timeline(const struct rw_state *s)
     return list;
 }
 
+/* `timeline`, with the bounds of the launches where costs are known; baseline gets that of the whole. */
+static json_t *timelines(struct rw_planner *p, json_t *baseline, struct dt_err *e)
+{
+    const struct rw_state *first = &p->state.p[0], *last = &p->state.p[p->state.n - 1];
+    double bound = 0;
+    json_t *o = json_pack("{s:o,s:o}", "baseline", timeline(first), "optimized", timeline(last));
+    bool known = o && dev_info(p->dev)->soft && first->cost && last->cost && first->graph->nlaunch, ok = o;
+    if (known)
+        ok = rw_bound(p, first, &bound, e) == 0 &&
+             plan_put(baseline, "bound_us", json_real(floor(bound * 1000) / 1000)) &&
+             plan_put(o, "bound_us",
+                      json_pack("{s:o,s:o}", "baseline", rw_bounds_json(p, first, e), "optimized",
+                                rw_bounds_json(p, last, e)));
+    if (!ok) {
+        json_decref(o);
+        return NULL;
+    }
+    return o;
+}
+
 static json_t *reason(const struct rw_planner *p, const char *marked)
 {
     dt_free_ char *text = dt_strdup(marked);
@@ -80,13 +100,16 @@ static json_t *rewrites(const struct rw_planner *p)
     bool ok = list;
     for (size_t k = 0; ok && k < p->entry.n; k++) {
         const struct rw_entry *x = &p->entry.p[k];
+        const char *why = x->book ? x->fact : x->reason;
+        if (x->book && !why)
+            continue;
         json_t *o = json_object();
         ok = o && plan_put(o, "kind", json_string(x->kind)) &&
              (!x->level || plan_put(o, "level", json_string(x->level))) &&
              plan_put(o, "launches", json_incref(x->launches)) &&
              plan_put(o, "verdict", json_string(verdict[x->verdict]));
-        if (ok && x->reason)
-            ok = plan_put(o, "reason", reason(p, x->reason));
+        if (ok && why)
+            ok = plan_put(o, "reason", reason(p, why));
         if (ok && x->before_us > 0)
             ok = plan_put(o, "before_us", us(x->before_us)) && plan_put(o, "after_us", us(x->after_us));
         if (ok && x->verdict == RW_KEPT && x->gain[1] > 0)
@@ -170,7 +193,8 @@ static int machine_code(const struct rw_planner *p, json_t *modules, json_t **re
     return r;
 }
 
-static json_t *assumes(const struct rw_state *s, const struct dev_info *d, json_t *code, struct dt_err *e)
+static json_t *assumes(const struct rw_planner *p, const struct rw_state *s, const struct dev_info *d, json_t *code,
+                       struct dt_err *e)
 {
     const struct dt_graph *g = s->graph;
     json_t *o = json_object(), *align = json_object(), *constant = json_object();
@@ -189,17 +213,18 @@ static json_t *assumes(const struct rw_state *s, const struct dev_info *d, json_
         if (!ok || !g->buffer[k].constant || !width[k] || s->evidence != ANA_OBSERVED)
             continue;
         char text[DT_SHA256_TEXT];
-        uint8_t *p = dt_malloc(g->buffer[k].bytes + 1);
-        ok = p != NULL;
+        uint8_t *bytes = dt_malloc(g->buffer[k].bytes + 1);
+        ok = bytes != NULL;
         if (ok) {
-            dt_fill_bytes(&g->buffer[k], 0, p);
-            ok = dt_sha256_text(p, g->buffer[k].bytes, text) == 0 &&
+            dt_fill_bytes(&g->buffer[k], 0, bytes);
+            ok = dt_sha256_text(bytes, g->buffer[k].bytes, text) == 0 &&
                  plan_put(constant, g->buffer[k].name, json_string(text));
         }
-        free(p);
+        free(bytes);
     }
     ok = ok && plan_put(o, "align", json_incref(align)) && plan_put(o, "constant", json_incref(constant)) &&
          plan_put(o, "evidence", json_string(ana_evidence_text(s->evidence))) &&
+         plan_put(o, "memory", rw_memory_json(p)) &&
          plan_put(o, "maps", json_pack("{s:s, s:s}", "name", d->name, "kind", dev_kind(d))) &&
          (!code || plan_put(o, "machine_code", json_incref(code)));
     json_decref(align);
@@ -344,8 +369,8 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
          plan_put(doc, "device", dev_info_to_json(d)) && plan_put(doc, "toolchain", toolchain(d)) &&
          plan_put(doc, "baseline", timing(first, n)) && plan_put(doc, "optimized", timing(last, n)) &&
          (!(gain[1] > 0) || plan_put(doc, "gain_range", gain_range(gain))) &&
-         plan_put(doc, "timeline", json_pack("{s:o,s:o}", "baseline", timeline(first), "optimized", timeline(last))) &&
-         plan_put(doc, "rewrites", rewrites(p)) && plan_put(doc, "assumes", assumes(last, d, code, e)) &&
+         plan_put(doc, "timeline", timelines(p, json_object_get(doc, "baseline"), e)) &&
+         plan_put(doc, "rewrites", rewrites(p)) && plan_put(doc, "assumes", assumes(p, last, d, code, e)) &&
          plan_put(doc, "verified", verified(p)) &&
          (!p->gate.original.seen || plan_put(doc, "checked", plan_checked(&p->gate.original))) &&
          rw_budget_json(p, &stopped, e) == 0 && (!stopped || plan_put(doc, "stopped", json_incref(stopped))) &&

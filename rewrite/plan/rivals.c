@@ -38,11 +38,13 @@ static bool copy_entry(struct rw_entries *to, const struct rw_entry *x)
     struct rw_entry n = *x;
     n.level = x->level ? dt_strdup(x->level) : NULL;
     n.reason = x->reason ? dt_strdup(x->reason) : NULL;
+    n.fact = x->fact ? dt_strdup(x->fact) : NULL;
     n.launches = json_incref(x->launches);
-    if ((!x->level || n.level) && (!x->reason || n.reason) && dt_push(to, n))
+    if ((!x->level || n.level) && (!x->reason || n.reason) && (!x->fact || n.fact) && dt_push(to, n))
         return true;
     free(n.level);
     free(n.reason);
+    free(n.fact);
     json_decref(n.launches);
     return false;
 }

@@ -362,6 +362,21 @@ CUresult dovetailBurden(const struct dovetail_work *work, double *burden, double
     return CUDA_SUCCESS;
 }
 
+CUresult dovetailBound(unsigned n, const struct dovetail_work *work, double bytes, double *us)
+{
+    CU_CONTEXT(c);
+    CU_REQUIRE(n && work && us, CUDA_ERROR_INVALID_VALUE);
+    struct sg_work *w = dt_calloc(n, sizeof *w);
+    CU_REQUIRE(w, CUDA_ERROR_OUT_OF_MEMORY);
+    bool ok = true;
+    for (unsigned i = 0; i < n && ok; i++)
+        ok = unwrap(&w[i], &work[i]);
+    if (ok)
+        *us = sg_bound(c->dev->model, w, n, bytes);
+    free(w);
+    return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult dovetailTimeline(unsigned doubt, unsigned n, const struct dovetail_work *work, const unsigned *at,
                           const unsigned *after, const unsigned char *early, const unsigned char *made,
                           double *start_us, double *end_us, int *same)

@@ -116,7 +116,9 @@ struct dovetail_work {
      * NOT_FOUND: there are no more. */                                                                                \
     EXT(dovetailDoubt, (unsigned doubt, const char **name, int *moot))                                                 \
     /* What a work asks for: DOVETAIL_BURDENS numbers (sg_burden), and threads in flight. */                           \
-    EXT(dovetailBurden, (const struct dovetail_work *work, double *burden, double *in_flight))
+    EXT(dovetailBurden, (const struct dovetail_work *work, double *burden, double *in_flight))                         \
+    /* The least time in which n works can be done if they move so many bytes (sg_bound); negative: what they touch. */\
+    EXT(dovetailBound, (unsigned n, const struct dovetail_work *work, double bytes, double *us))
 /* clang-format on */
 
 #define EXT(name, params) typedef CUresult(*name##_t) params;

@@ -58,6 +58,19 @@ def analyze(tool, folder, tmp):
     print(f"{folder}: {len(got)} edges as expected")
 
 
+def check_bounds(plan):
+    """What is left: nothing is faster than its bound, by the same model."""
+    if not 0 <= plan["baseline"]["bound_us"] <= plan["optimized"]["time_us"]:
+        sys.exit(f"the bound is over the time: {plan['baseline']}, {plan['optimized']}")
+    for which, bounds in plan["timeline"]["bound_us"].items():
+        spans = plan["timeline"][which]
+        if len(bounds) != len(spans):
+            sys.exit(f"{which}: {len(bounds)} bounds of {len(spans)} launches")
+        for i, (bound, (begin, end)) in enumerate(zip(bounds, spans)):
+            if not 0 <= bound <= end - begin + 2e-3:
+                sys.exit(f"{which}: launch {i} takes {end - begin} us, its bound is {bound}")
+
+
 def check_plan(plan, graph):
     need = {"signature", "device", "baseline", "optimized", "rewrites", "verified", "launches", "buffers"}
     if need - plan.keys():
@@ -66,6 +79,7 @@ def check_plan(plan, graph):
         sys.exit(f"the plan is slower: {plan['optimized']} against {plan['baseline']}")
     if not plan["verified"]["bitwise"]:
         sys.exit("the plan is not verified")
+    check_bounds(plan)
     for r in plan["rewrites"]:
         if r["verdict"] not in ("kept", "refused", "dropped") or (r["verdict"] == "refused" and not r.get("reason")):
             sys.exit(f"rewrite without a verdict or a reason: {r}")

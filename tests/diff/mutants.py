@@ -346,9 +346,11 @@ CASES = [
     ("thread_counts", "", graph([launch("a", "p", "k", "x", "h", grid=32, block=48),
                                  launch("b", "m", "scale", "h", "y", grid=12)],
                                 {"p": ptx("8.0", "sm_80", "", "bar.sync 0;")}, n=1536), "refused: resources"),
-    ("constant_space", "", graph([launch("a", "m", "scatter", "x", "h", 0, grid=40013, block=32),
-                                  launch("b", "m", "gather", "h", "y", 0, grid=40013, block=32)],
-                                 n=40013 * 32), "refused: resources"),
+    ("constant_space", "", graph([launch("a", "p", "k", "x", "h"), launch("b", "q", "k", "h", "y")],
+                                 {name: ptx("8.0", "sm_80", ".const .align 4 .b8 tab[65536] = {%d};" % k, "bar.sync 0; "
+                                            "ld.const.f32 %f2, [tab+65532]; add.rn.f32 %f1, %f1, %f2;")
+                                  for k, name in enumerate("pq")}),
+     "refused: resources"),
     ("shared_space", "", graph([launch("a", "m", "big", "x", "h", grid=4, shared=220000),
                                 launch("b", "m", "big", "h", "y", grid=4, shared=220000)], n=4 * 8192),
      "kept: shared-space: it needs"),

@@ -208,6 +208,7 @@ static int answer(json_t *line, json_t *out, struct dt_err *e)
     rw_hooks.off = json_string_value(json_object_get(line, "off"));
     rw_hooks.levels = json_string_value(json_object_get(line, "levels"));
     rw_hooks.cluster = (uint32_t)json_integer_value(json_object_get(line, "cluster"));
+    rw_hooks.far_tables = json_is_true(json_object_get(line, "far_tables"));
     rw_hooks.force = json_is_true(json_object_get(line, "force"));
     rw_hooks.propose = json_string_value(json_object_get(line, "propose"));
     rw_hooks.spoil = json_string_value(json_object_get(line, "spoil"));

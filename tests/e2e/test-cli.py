@@ -41,6 +41,163 @@ ret;
 """
 
 
+# a worker that answers every request with the document that DOVETAIL_ANSWER names
+ANSWERS = """#!/usr/bin/env python3
+import os, struct, sys
+size, kind, number = struct.unpack("<IcI", sys.stdin.buffer.read(9))
+sys.stdin.buffer.read(size - 5)
+with open(os.environ["DOVETAIL_ANSWER"], "rb") as f:
+    body = b'{"cache": "miss", "signature": "sha256:0", "digest": "sha256:0", "document": ' + f.read() + b"}"
+sys.stdout.buffer.write(struct.pack("<IcI", len(body) + 5, b"R", number) + body)
+sys.stdout.buffer.flush()
+sys.stdin.buffer.read()
+"""
+
+
+class Said(unittest.TestCase):
+    """What `optimize` says of what was tried."""
+    def show(self, rewrites, *args):
+        us = {"time_us": 400.0, "method": "modeled:h200", "launches": 408, "ci95_us": 0, "range_us": [350.0, 450.0],
+              "bound_us": 33.25}
+        doc = {"device": {"name": "NVIDIA H200 (modeled)", "arch": "sm_90"}, "signature": "sha256:0", "baseline": us,
+               "optimized": us | {"time_us": 200.0}, "rewrites": rewrites, "gain_range": [1.5, 2.5],
+               "verified": {"bitwise": True, "inputs": 3, "schedules": 8, "device": "soft"},
+               "stopped": {"by": "budget", "budget_s": 120, "not_tried": 7, "would_do_s": 150}}
+        with tempfile.TemporaryDirectory() as d:
+            worker = write(d, "worker", ANSWERS)
+            os.chmod(worker, 0o755)
+            r = cli("optimize", write(d, "g.json", chain()), "--local", *args,
+                    env={"DOVETAIL_WORKER": worker, "DOVETAIL_ANSWER": write(d, "plan.json", doc)})
+        self.assertEqual(r.returncode, 0, r.stderr)
+        return r.stdout
+
+    @staticmethod
+    def model(layers=12):
+        """What planning 408 launches may try: alike in every layer, but for the numbers in the names."""
+        rows = []
+        for layer in range(layers):
+            for k in range(30):
+                a, b = f"l{layer}.k{k}", f"l{layer}.k{k + 1}"
+                row = {"kind": "block-fusion", "launches": [a, b]}
+                if k % 3 == 0:
+                    rows.append(row | {"level": "shared", "verdict": "kept", "before_us": 10.0 + k, "after_us": 10.0})
+                elif k % 3 == 1:
+                    rows.append(row | {"verdict": "refused", "reason": f"level register: no-other-reader: '{a}' is "
+                                       f"needed by '{b}' as well; thread-counts: '{a}' has 48 threads"})
+                else:
+                    rows.append(row | {"verdict": "dropped", "before_us": 10.0, "after_us": 11.0,
+                                       "reason": "level shared modeled 10.00 → 11.00 us"})
+        return rows
+
+    def test_a_screen(self):
+        rows = self.model()
+        rows += [{"kind": "split", "launches": ["abcdefghijklmnopqrstuvwxyz"[k] * 90, "z"], "verdict": v, "reason":
+                  "r" + "abcdefghijklmnopqrstuvwxyz"[k] * 90 + ": no"} for k in range(25) for v in ("kept", "refused")]
+        out = self.show(rows)
+        self.assertLessEqual(len(out.splitlines()), 40, out)
+        self.assertLessEqual(max(map(len, out.splitlines())), 120, out)
+        # kept: alike ones in one row, with what they gained in all; the first names
+        self.assertRegex(out, r"\n +120  block-fusion  shared +1620\.00 us  l0\.k0 \+ l0\.k1\n")
+        self.assertIn("and 14 more groups that were kept (--all)", out)
+        # not kept: by reason, most of them first, once of each rewrite
+        self.assertIn("refused 145, dropped 120, by reason (one may have several):\n"
+                      "  120 x no-other-reader: … is needed by … as well\n"
+                      "  120 x not faster\n"
+                      "  120 x thread-counts: … has 48 threads\n", out)
+        self.assertRegex(out, r"\n +16 x for 16 other reasons \(--all\)\n")
+        self.assertIn("\nbound          33.25 us (modeled:h200) for traffic of inputs and outputs, or arithmetic\n",
+                      out)
+        self.assertIn("\nstopped    by the budget of 120 s: 7 candidates not tried; about 150 s would do", out)
+
+    def test_a_chain(self):
+        """What grew link by link is one group."""
+        rows = [{"kind": "block-fusion", "level": "shared", "verdict": "kept", "before_us": 2.0, "after_us": 1.0,
+                 "launches": ["+".join(f"l{i}" for i in range(k)), f"l{k}"]} for k in range(1, 100)]
+        rows += [{"kind": "block-fusion", "level": "shared", "verdict": "kept", "before_us": 2.0, "after_us": 1.0,
+                  "launches": [f"m{k}+n{k}", "n0"]} for k in range(9)]
+        out = self.show(rows)
+        self.assertRegex(out, r"\n +99  block-fusion  shared +99\.00 us  l0 \+ l1\n"
+                              r" +9  block-fusion  shared +9\.00 us  m0")
+
+    def test_all_and_few(self):
+        rows = self.model()
+        out = self.show(rows, "--all").splitlines()
+        self.assertEqual(sum(x.startswith("block-fusion ") for x in out), len(rows))
+        self.assertIn("  120 x not faster", out)
+        few = self.show(rows[:16])
+        self.assertEqual(sum(x.startswith("block-fusion ") for x in few.splitlines()), 16)
+        self.assertNotIn(" x not faster", few)
+        self.assertEqual(sum(x.startswith("block-fusion ") for x in self.show(rows[:17]).splitlines()), 0)
+
+    def test_bookkeeping(self):
+        """Launches that earlier rewrites have placed or taken are no reason that a plan has."""
+        here = os.path.dirname(os.path.abspath(__file__))
+        with tempfile.TemporaryDirectory() as d:
+            subprocess.run(["python3", os.path.join(here, "../models/generate.py"), "bert", "--small", "--layers", "1",
+                            "-o", d], check=True, stdout=subprocess.DEVNULL)
+            order = []
+            for graph, deny in ((os.path.join(here, "../corpus/experts/graph.json"), "versions"),
+                                (d + "/graph.json", "recompute,parallel-fusion,split,prefetch,programmatic-launch")):
+                r = cli("optimize", graph, "--local", "--device", "soft:h200", "--json", "--cache", d + "/c.db",
+                        "--deny", deny)
+                self.assertEqual(r.returncode, 0, r.stderr)
+                with open(graph, encoding="utf-8") as f:
+                    posted = {x["name"] for x in json.load(f)["launches"]}
+                rows = json.loads(r.stdout)["rewrites"]
+                self.assertGreaterEqual(len(rows), 10)
+                self.assertFalse([x for x in rows if "plain-launches" in x.get("reason", "")])
+                order += [x for x in rows if x.get("reason", "").startswith("order: ")]
+                self.assertFalse([x for x in order if not set(x["launches"]) <= posted])
+            self.assertTrue(order)  # what the posted order forbids stays
+
+
+class Memory(unittest.TestCase):
+    """What a plan needs beside what was posted, and its bound."""
+    def test_versions(self):
+        g = chain(4, "ahyhz")  # a -> h -> y and a -> h -> z through one h: side by side, they need two
+        g["buffers"]["y"] = {"bytes": 1024, "role": "output"}
+        g["buffers"]["h"] = {"bytes": 1024, "role": "intermediate"}
+        for x, (source, to) in zip(g["launches"], ("ah", "hy", "ah", "hz")):
+            x["args"][:2] = [{"buffer": source}, {"buffer": to}]
+        g["launches"][2]["args"][2] = {"f32": 3.0}
+        deny = "block-fusion,recompute,programmatic-launch,split,prefetch"
+        with tempfile.TemporaryDirectory() as d:
+            graph = write(d, "g.json", g)
+            plans = {}
+            for size in (None, "1K", "1023", "0"):
+                more = ["--memory", size] if size else []
+                args = ["optimize", graph, "--local", "--device", "soft:h200", "--cache", d + "/c.db", "--deny", deny]
+                r = cli(*args, *more, "--json")
+                self.assertEqual(r.returncode, 0, r.stderr)
+                plans[size] = json.loads(r.stdout)
+                shown = cli(*args, *more).stdout
+                self.assertEqual("\nmemory     1024 bytes beside the 4096 that were posted\n" in shown,
+                                 size in (None, "1K"), shown)
+            for size in (None, "1K"):
+                self.assertEqual(plans[size]["assumes"]["memory"], {"posted": 4096, "more": 1024})
+                self.assertEqual(len(plans[size]["launches"]), 2)
+            for size in ("1023", "0"):
+                self.assertEqual(plans[size]["assumes"]["memory"], {"posted": 4096, "more": 0})
+                self.assertEqual(plans[size]["scratch"], {})
+                self.assertIn(("versions", "refused", "memory: the plan needs 1024 bytes beside what was posted, and "
+                               f"{size} are allowed"),
+                              [(x["kind"], x["verdict"], x.get("reason")) for x in plans[size]["rewrites"]])
+            for size in ("-1", "1T", "x", ""):
+                self.assertEqual(cli("optimize", graph, "--local", "--memory", size).returncode, 2)
+
+    def test_flags(self):
+        """Counters of dataflow fusion are scratch, too."""
+        with tempfile.TemporaryDirectory() as d:
+            graph = write(d, "g.json", chain(2))
+            for size, refused in (("0", True), ("1M", False)):
+                r = cli("optimize", graph, "--local", "--device", "soft:h200", "--cache", d + "/c.db", "--allow",
+                        "dataflow-fusion", "--deny", "block-fusion,recompute,programmatic-launch", "--memory", size,
+                        "--json")
+                self.assertEqual(r.returncode, 0, r.stderr)
+                told = [x["reason"] for x in json.loads(r.stdout)["rewrites"] if x["kind"] == "dataflow-fusion"]
+                self.assertEqual([x.startswith("memory: it needs ") for x in told], [refused], told)
+
+
 class Verbs(WaysCase):
     def setUp(self):
         super().setUp()

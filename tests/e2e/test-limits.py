@@ -166,6 +166,67 @@ class Limits(FolderCase):
                          ("refused", "constant-space: the kernels' tables"))
         self.refused(pair(text.replace("[65536]", "[65540]")), "ptxas")
 
+    def test_lists_of_blocks(self):
+        """More block numbers than constant memory holds are in global memory, where no order of them is affine."""
+        blocks = 33013
+
+        def mixed(name, by, more, after):
+            return """.visible .entry %s(.param .u64 p0, .param .u64 p1)
+{
+.reg .b64 %%rd<8>; .reg .b32 %%r<9>; .reg .f32 %%f<3>; .shared .align 4 .b8 s[128];
+ld.param.u64 %%rd1, [p0]; ld.param.u64 %%rd2, [p1];
+mov.u32 %%r1, %%ctaid.x; mad.lo.u32 %%r1, %%r1, %d, %d; rem.u32 %%r1, %%r1, %d;
+mov.u32 %%r3, %%tid.x; mad.lo.u32 %%r4, %%r1, 32, %%r3;
+mul.wide.u32 %%rd3, %%r4, 4; add.s64 %%rd4, %%rd1, %%rd3; add.s64 %%rd5, %%rd2, %%rd3;
+ld.global.f32 %%f1, [%%rd4]; add.rn.f32 %%f1, %%f1, 0f3F800000;
+%s
+st.global.f32 [%%rd5], %%f1;
+ret;
+}
+""" % (name, by, more, blocks, after)
+        turn = ("shl.b32 %r5, %r3, 2; mov.u32 %r6, s; add.u32 %r7, %r6, %r5; st.shared.f32 [%r7], %f1; bar.sync 0; "
+                "xor.b32 %r5, %r5, 124; add.u32 %r7, %r6, %r5; ld.shared.f32 %f1, [%r7];")
+        others = "split,prefetch,programmatic-launch,dead-blocks,recompute,parallel-fusion,versions"
+        g = pair(module(mixed("k", 7919, 13, ""), mixed("plain", 4729, 5, turn)), threads=(32, 32))
+        for x in g["launches"]:
+            x["grid"] = [blocks, 1, 1]
+        for x in g["buffers"].values():
+            x["bytes"] = blocks * 128
+        file, out = write(self.dir, "g.json", g), os.path.join(self.dir, "lists")
+        sums = json.loads(cli("run", file, "--json", *self.local).stdout)["outputs"]
+        r = cli("optimize", file, "-o", out, "--json", "--deny", others, *self.local)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        plan = json.loads(r.stdout)
+        self.assertIn(("block-fusion", "kept"), [(x["kind"], x["verdict"]) for x in plan["rewrites"]], plan["rewrites"])
+        made = next(m["ptx"] for m in plan["modules"].values() if "_tab[" in m["ptx"])
+        line = next(x for x in made.splitlines() if "_tab[" in x)
+        self.assertEqual(line.split(" .b8 ")[0], ".global .align 4")
+        r = cli("run", out + "/plan.json", "--json", *self.local)
+        self.assertEqual(json.loads(r.stdout)["outputs"], sums)
+
+    def test_many_launches(self):
+        """A thousand launches: the budget ends the search, and what was verified by then is the plan."""
+        text, names = module(entry("k", "bar.sync 0; add.rn.f32 %f1, %f1, %f1;"), PLAIN), ["x"]
+        names += [f"h{k}" for k in range(999)] + ["y"]
+        g = graph(text, *[launch(f"l{k}", "k" if k % 2 else "plain", 128, names[k], names[k + 1]) for k in range(1000)],
+                  **{n: {"bytes": 4 * N, "role": "intermediate"} for n in names[1:-1]})
+        del g["buffers"]["h"]
+        plan = self.optimize(g, "--budget", "1")
+        self.assertEqual(plan["baseline"]["launches"], 1000)
+        self.assertEqual(len(plan["timeline"]["bound_us"]["baseline"]), 1000)
+        self.assertEqual(plan["stopped"]["budget_s"], 1)
+        self.assertGreater(plan["stopped"]["not_tried"], 500)
+
+    def test_many_blocks(self):
+        """A hundred thousand blocks (and it has been tried with a million: docs/RESULTS.md)."""
+        g = pair(module(entry("k", ""), PLAIN), threads=(32, 32))
+        for x in g["launches"]:
+            x["grid"] = [100000, 1, 1]
+        for x in g["buffers"].values():
+            x["bytes"] = 100000 * 128
+        x = self.fused(g)
+        self.assertEqual((x["verdict"], x["level"]), ("kept", "register"))
+
     def test_scratch_that_does_not_fit(self):
         out = os.path.join(self.dir, "plan")
         r = cli("optimize", write(self.dir, "g.json", pair(module(entry("k", ""), PLAIN))), "-o", out, *self.local)

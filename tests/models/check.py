@@ -12,6 +12,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../corpus"))
+from check import check_bounds  # noqa: E402
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -48,6 +51,9 @@ def main():
         plan = json.load(open(f"{tmp}/plan/plan.json", encoding="utf-8"))
         if not plan["verified"]["bitwise"] or plan["optimized"]["time_us"] > plan["baseline"]["time_us"]:
             sys.exit(f"{plan['verified']}, {plan['baseline']}, {plan['optimized']}")
+        check_bounds(plan)
+        if not plan["baseline"]["bound_us"] > 0:
+            sys.exit("the model has no bound")
         if len(plan["launches"]) >= plan["baseline"]["launches"]:
             sys.exit(f"of {plan['baseline']['launches']} launches, {len(plan['launches'])} are left")
         for seed in ("0", "5"):

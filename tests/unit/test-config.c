@@ -343,6 +343,18 @@ static void policies(void **state)
     assert_true(c.whole);
     assert_string_equal(p, "allow=prefetch,split deny=recompute budget=2.5 whole=1"); /* other work, another key */
     free(p);
+    /* no memory at all is another bound than none */
+    assert_int_equal(a.memory, 0);
+    assert_int_equal(dtd_options_set(&a, "memory", "0", NULL), 0);
+    j = dtd_options_to_json(&a);
+    dtd_options_done(&c);
+    memset(&c, 0, sizeof c);
+    assert_int_equal(dtd_options_from_json(&c, j, NULL), 0);
+    json_decref(j);
+    assert_int_equal(c.memory, 1);
+    p = dtd_policy(&c, "plan");
+    assert_string_equal(p, "allow=prefetch,split deny=recompute budget=2.5 whole=1 memory=0");
+    free(p);
     free(q);
     dtd_options_done(&a);
     dtd_options_done(&b);
@@ -351,11 +363,11 @@ static void policies(void **state)
 
 static void wrong_options(void **state)
 {
-    static const char *const bad[][2] = {{"maps", "2"},     {"whole", "yes"}, {"allow", "A"},
-                                         {"allow", "a b"},  {"budget", "-1"}, {"budget", "inf"},
-                                         {"budget", "nan"}, {"budget", "1x"}, {"seed", "-1"},
-                                         {"seed", "x"},     {"seed", ""},     {"seed", "99999999999999999999"},
-                                         {"timeout", "1e9"}};
+    static const char *const bad[][2] = {{"maps", "2"},      {"whole", "yes"}, {"allow", "A"},
+                                         {"allow", "a b"},   {"budget", "-1"}, {"budget", "inf"},
+                                         {"budget", "nan"},  {"budget", "1x"}, {"seed", "-1"},
+                                         {"seed", "x"},      {"seed", ""},     {"seed", "99999999999999999999"},
+                                         {"timeout", "1e9"}, {"memory", "-1"}, {"memory", "1M"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct dtd_options o = {0};
         assert_int_equal(dtd_options_set(&o, bad[i][0], bad[i][1], NULL), DT_E_USAGE);

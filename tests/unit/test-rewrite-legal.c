@@ -535,7 +535,9 @@ static void test_constant_space(void **state)
     struct fix f;
     fix_open(&f, &plain);
     fix_cand(&f);
-    f.c.lists.list[0].table_bytes = 70000;
+    struct ptx_var big = {.space = PTX_CONST, .bytes = 70000, .align = 4}, *tables[] = {&big};
+    f.c.facts.body[0].const_var = tables;
+    f.c.facts.body[0].nconst = 1;
     refused(&f, "constant-space");
     fix_close(&f);
 }

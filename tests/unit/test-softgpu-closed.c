@@ -385,6 +385,40 @@ static void no_slower(const char *what, unsigned c, double got, double than)
         fail_msg("case %u, %s: %.9f us, before %.9f", c, what, got, than);
 }
 
+/* The bound is the formula, and no works are faster, alone or in a chain. */
+static void bound(void **state)
+{
+    for (size_t i = 0; sg_model_at(i); i++) {
+        const struct sg_model *m = sg_model_at(i);
+        struct sg_work w = plain(64, 10);
+        w.stats.unique_read_bytes = 3000000, w.stats.unique_write_bytes = 1000000;
+        near("L2", sg_bound(m, &w, 1, -1), 4 / (m->l2_gbps / 1000));
+        near("L2 of less", sg_bound(m, &w, 1, 1e6), 1 / (m->l2_gbps / 1000));
+        near("DRAM", sg_bound(m, &w, 1, (double)m->l2_bytes + 1e10),
+             larger(1e10 / (m->dram_gbps * m->dram_sustained * 1000),
+                    ((double)m->l2_bytes + 1e10) / (m->l2_gbps * 1000)));
+        w.stats.fp32 = 1000000000;
+        near("FMA", sg_bound(m, &w, 1, 0), 1e9 / (m->fp32_lanes * m->sms) / clocks_us(m));
+        struct sg_work two[2] = {w, w};
+        near("both", sg_bound(m, two, 2, 0), 2e9 / (m->fp32_lanes * m->sms) / clocks_us(m));
+    }
+    for (unsigned c = 0; c < 1500; c++) {
+        seed = c;
+        struct sg_work w[4];
+        const struct sg_model *m = sg_model_at(c % 5);
+        for (uint32_t i = 0; i < 4; i++) {
+            w[i] = any_kernel();
+            struct sg_stats *st = &w[i].stats;
+            st->unique_read_bytes = next(2) ? st->global_read_bytes : st->global_read_bytes / 8;
+            st->fp32 = st->fp32 < st->instructions ? st->fp32 : st->instructions;
+            if (sg_bound(m, &w[i], 1, -1) > one(m, w[i]) * (1 + 1e-9))
+                fail_msg("case %u: bound %.9f us, time %.9f", c, sg_bound(m, &w[i], 1, -1), one(m, w[i]));
+        }
+        if (sg_bound(m, w, 4, -1) > total(m, w, 4, c % 2) * (1 + 1e-9))
+            fail_msg("case %u: bound %.9f us, time %.9f", c, sg_bound(m, w, 4, -1), total(m, w, 4, c % 2));
+    }
+}
+
 /* A chain of launches: a better figure never makes it slower, more work or another launch never faster. */
 static void monotone(void **state)
 {
@@ -455,10 +489,12 @@ static void more_sms_may_cost(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(waves_and_tail), cmocka_unit_test(bandwidth_bound),    cmocka_unit_test(prefetched),
-        cmocka_unit_test(light),          cmocka_unit_test(latency_bound),      cmocka_unit_test(clusters),
-        cmocka_unit_test(launch_bound),   cmocka_unit_test(streams_and_events), cmocka_unit_test(occupancy),
-        cmocka_unit_test(monotone),       cmocka_unit_test(more_sms),           cmocka_unit_test(more_sms_may_cost)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(waves_and_tail),   cmocka_unit_test(bandwidth_bound),
+                                       cmocka_unit_test(prefetched),       cmocka_unit_test(light),
+                                       cmocka_unit_test(latency_bound),    cmocka_unit_test(clusters),
+                                       cmocka_unit_test(launch_bound),     cmocka_unit_test(streams_and_events),
+                                       cmocka_unit_test(occupancy),        cmocka_unit_test(bound),
+                                       cmocka_unit_test(monotone),         cmocka_unit_test(more_sms),
+                                       cmocka_unit_test(more_sms_may_cost)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
