@@ -103,11 +103,10 @@ static int machine_code_add(struct posted *o, const char *file, const char *ptx,
 
 /* ---- of a candidate ---------------------------------------------------------------------------------------------- */
 
-/* Check launch `at` of `next`, whose text is new. */
-static int machine_code_check(struct rw_gate *g, const struct rw_edit *x, const struct rw_state *next, uint32_t at,
-                              struct dt_str *why, struct dt_err *e)
+int rw_machine_code_of(struct rw_gate *g, const char *arch, const struct rw_state *next, uint32_t at,
+                       struct dt_str *why, struct dt_err *e)
 {
-    const struct dev_prog *first = g->posted;
+    const struct dev_prog *first = g->texts;
     const struct dt_launch *l = &next->graph->launch[at];
     const struct dev_module *m = &next->prog->module[l->module];
     const uint64_t *member = next->member + at * rw_member_words(g);
@@ -121,10 +120,10 @@ static int machine_code_check(struct rw_gate *g, const struct rw_edit *x, const 
         const struct dev_module *text = was->kind == DT_KERNEL ? &first->module[was->module] : NULL;
         char file[32];
         if (text && member[k / 64] >> (k % 64) & 1 && (r = file_of(text->ptx, text->len, file, e)) == 0)
-            r = machine_code_add(&o, file, text->ptx, text->len, was->entry, x->dev->arch, &g->lines_checked, e);
+            r = machine_code_add(&o, file, text->ptx, text->len, was->entry, arch, &g->lines_checked, e);
     }
     if (r == 0)
-        r = dev_assemble_lines(m->ptx, m->len, x->dev->arch, &cubin, &len, e);
+        r = dev_assemble_lines(m->ptx, m->len, arch, &cubin, &len, e);
     if (r == 0)
         r = dev_arithmetic(cubin, len, l->entry, m->ptx, m->len, o.part, o.n, &no, e);
     if (r == 0) {
@@ -151,7 +150,7 @@ int rw_machine_code(struct rw_gate *g, const struct rw_edit *x, const struct rw_
                     "machine-code") ": without nvJitLink nobody can say what the assembler makes of a changed kernel");
             return 1;
         }
-        r = machine_code_check(g, x, next, first + (uint32_t)k, why, e);
+        r = rw_machine_code_of(g, x->dev->arch, next, first + (uint32_t)k, why, e);
     }
     return r;
 }

@@ -1,15 +1,42 @@
 /* Normal form: the graph as it is planned, with storage taken apart, and put together again afterwards.
  *
+ *   calls      before planning: device functions are written out where they are called
  *   versions   before planning: what is wholly overwritten before it is read again gets a buffer of its own
  *   layout     after planning: such buffers share storage again where no two are needed at the same time
  *
- * Both give a new graph of the same kernels with other pointers. They read a program and its analysis and change
- * neither; plan/normal.c makes states of what they give, and the gate verifies them.
+ * All give a new graph: of the same kernels with other pointers, or of the same launches with kernels whose calls are
+ * written out. They read a program and its analysis and change neither; plan/normal.c makes states of what they give, and the gate verifies them.
  */
 #ifndef DT_REWRITE_NORMAL_H
 #define DT_REWRITE_NORMAL_H
 
+#include "ptx/reach.h"
 #include "rewrite/facts/facts.h"
+
+/* ---- calls (calls.c) --------------------------------------------------------------------------------------------- */
+
+struct rw_called { /* a launch whose kernel calls functions */
+    uint32_t launch, same; /* same: the first one with its entry, as a place in the list; only that has the rest */
+    struct dt_str ptx;     /* a module with the entry alone */
+    bool zero;             /* the entry has one more parameter, the zero word of its joints */
+    struct dt_str why;     /* not empty: it stays as it was */
+};
+struct rw_calls {
+    struct dt_vec(struct rw_called) v; /* by launch */
+};
+/* Write out the calls of every launch of the program. Release with rw_calls_done, in every case. */
+int rw_calls_find(const struct dev_prog *p, struct rw_calls *ret, struct dt_err *e);
+bool rw_calls_out(const struct rw_calls *c, uint32_t k); /* is the k-th one written out? */
+uint32_t rw_calls_number(const struct rw_calls *c);      /* how many are */
+json_t *rw_calls_graph(const struct dev_prog *p, const struct rw_calls *c); /* with these. NULL: memory */
+/* Rows of legal.def, of an entry and what it may call (the entry first). False: `why`. */
+bool rw_calls_callees(const struct ptx_reach *r, struct dt_str *why);
+bool rw_calls_lanes_alone(const struct ptx_reach *r, struct dt_str *why);
+bool rw_calls_byte_views(const struct ptx_reach *r, struct dt_str *why);
+/* The row same_footprints: `next` is the analysis of rw_calls_graph's graph. */
+bool rw_calls_same(const struct ana_result *now, const struct ana_result *next, const struct rw_calls *c,
+                   struct dt_str *why);
+void rw_calls_done(struct rw_calls *c);
 
 /* ---- versions (versions.c) --------------------------------------------------------------------------------------- */
 

@@ -48,12 +48,14 @@ struct rw_planner {
     struct rw_gate gate;
     uint64_t sampled[2]; /* of the plan: blocks that ran when it was verified, of how many */
     bool again;          /* the library was wrong: plan anew without it */
-    /* normal form (normal.c): versions, their state until it is the second one, why there is none */
+    /* normal form (normal.c): calls written out, and versions; their states until they are the second one and the next,
+     * and why there are none */
+    struct rw_calls calls;
     struct rw_versions versions;
-    struct rw_state apart;
-    struct dt_str no_versions;
-    double apart_us; /* what the plan with versions took, where it was planned anew since that gained nothing */
-    bool as_posted;  /* there are to be no versions */
+    struct rw_state called, apart;
+    struct dt_str no_calls, no_versions;
+    double apart_us; /* what the plan with them took, where it was planned anew since that gained nothing */
+    bool as_posted;  /* there is to be no normal form */
     bool laid;       /* the newest state is the one before it, laid out */
     /* comparisons that were measured on the device, and that the library decided (times.c) */
     unsigned measured, known;
@@ -108,12 +110,17 @@ unsigned rw_budget_orders(const struct rw_planner *p, unsigned schedules);
 
 /* ---- normal form (normal.c) -------------------------------------------------------------------------------------- */
 
-/* Find the versions of the posted graph, and make p->apart of them if there are any. Before the reference runs. */
+/* Write out the calls of the posted graph and find its versions; make p->called and p->apart of them if there are any.
+ * Before the reference runs. */
 int rw_take_apart(struct rw_planner *p, struct dt_err *e);
-/* p->apart, if there is one, becomes the second state. */
+struct rw_state *rw_newest_normal(struct rw_planner *p); /* of these two the last one that there is; NULL: neither */
+/* p->called and p->apart, as far as they are there, become states. */
 int rw_apart(struct rw_planner *p, struct dt_err *e);
-bool rw_is_apart(const struct rw_planner *p); /* is the second state the one with versions? */
-void rw_together(struct rw_planner *p);       /* if nothing was kept after the versions, they are undone */
+bool rw_is_called(const struct rw_planner *p); /* is there a state with calls written out? */
+bool rw_is_apart(const struct rw_planner *p);  /* is there a state with versions? */
+void rw_together(struct rw_planner *p);        /* if nothing was kept after the normal form, it is undone */
+/* Does a posted launch have another kernel in normal form? */
+bool rw_other_kernel(const struct rw_planner *p, uint32_t launch);
 /* The newest state with storage shared again becomes the newest one, p->laid, if it can. */
 int rw_lay_out(struct rw_planner *p, struct dt_err *e);
 

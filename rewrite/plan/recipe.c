@@ -150,10 +150,11 @@ static int recipe_follow(struct rw_planner *p, const json_t *steps, struct dt_er
         const char *kind = json_string_value(json_object_get(json_array_get(steps, k), "kind"));
         if (!s.launch)
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
-        if (k == 0 && kind && !strcmp(kind, rw_versions.name)) { /* made before this, if there are any */
+        bool calls = kind && !strcmp(kind, rw_calls.name), versions = kind && !strcmp(kind, rw_versions.name);
+        if (k < 2 && (calls || versions)) { /* made before this, if there are any */
             free(s.launch);
-            if (!rw_is_apart(p)) {
-                dt_str_addf(&p->strayed, "step 1 of %zu, %s: there are none here", n, kind);
+            if (calls ? k || !rw_is_called(p) : !rw_is_apart(p) || k != rw_is_called(p)) {
+                dt_str_addf(&p->strayed, "step %zu of %zu, %s: there are none here", k + 1, n, kind);
                 return 0;
             }
             continue;
