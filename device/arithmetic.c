@@ -397,6 +397,8 @@ static int is_kept(const struct compare *x, unsigned p, uint32_t k, struct dt_st
     const struct side *t = &x->was[p];
     uint64_t key = line_key(t->group, t->c.line[k]);
     uint32_t now = 0, was = 0;
+    if (t->c.call[k] != CODE_NONE && t->c.func[t->c.call[k]].posted)
+        return 1; /* what it leads to is looked at line by line */
     if (arithmetic_has(x->divides, x->ndivides, key) && (divides_integers(t, k) || t->c.call[k] != CODE_NONE))
         return 1;
     if (is_sign(t, k)) {

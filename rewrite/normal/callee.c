@@ -22,6 +22,8 @@
  */
 #include "rewrite/normal/calls-priv.h"
 
+#include "rewrite/facts/hooks.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -227,8 +229,10 @@ static uint32_t piece_reg(struct callee *c, struct active *a, const struct ptx_v
     uint32_t cls = class_of(c, v), k = 0, own = 0;
     while (c->param[own].var != v)
         own++;
-    while (c->param[cls].piece[k].at != at || c->param[cls].piece[k].size != size)
+    while (k < c->param[cls].npiece && (c->param[cls].piece[k].at != at || c->param[cls].piece[k].size != size))
         k++;
+    if (k == c->param[cls].npiece)
+        return PTX_NO_REG;
     if (a->piece[own][k] == PTX_NO_REG)
         a->piece[own][k] = ptx_reg_new(c->f, piece_type(size), "dt_a");
     return a->piece[own][k];
@@ -432,7 +436,8 @@ static int copy_access(struct callee *c, struct active *a, const struct ptx_inst
     int r = 0;
     for (unsigned k = 0; k < parts && r == 0; k++) {
         uint32_t reg = piece_reg(c, a, v, at + (int64_t)k * size, size);
-        r = reg == PTX_NO_REG      ? callee_nomem(c)
+        r = reg == PTX_NO_REG
+                ? dt_err_set(c->e, DT_E_INTERNAL, "no register has these bytes of %s", v->name)
             : i->op == PTX_OP_LD ? get_piece(c, i, reg, *element(value, k))
                                  : put_piece(c, i, reg, *element(value, k));
     }
@@ -450,6 +455,8 @@ static int copy_text(struct callee *c, struct active *a, const struct ptx_inst *
             return dt_err_set(c->e, DT_E_TOO_LARGE, "the kernel is too long with its functions in it");
         if ((r = mapped(c, a, &inst[k], &i)) < 0)
             return r;
+        if (RW_SPOILT("calls") && i.op == PTX_OP_ST && i.space == PTX_GLOBAL)
+            i.opnd[0].off += 4;
         if (v)
             r = copy_access(c, a, &i, v, at);
         else if (i.op == PTX_OP_CALL)

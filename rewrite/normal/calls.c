@@ -175,7 +175,7 @@ static int write_out(const struct dev_prog *p, uint32_t launch, struct rw_called
     const char *row = NULL;
     int r = rw_body_init(&a, p, launch, NULL, &body, e);
     if (r == 0 && body.find[RW_GLOBAL_VAR].set && !rw_off("own_tables")) {
-        row = DT_ROW("own_tables");
+        row = DT_ROW("own-tables");
         dt_str_addf(&why, "'%s' is none", body.find[RW_GLOBAL_VAR].what);
     }
     if (r == 0)
@@ -184,20 +184,20 @@ static int write_out(const struct dev_prog *p, uint32_t launch, struct rw_called
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r < 0 || row)
         ;
-    else if (!rw_calls_callees(&c.reach, &why))
+    else if (!rw_off("callees") && !rw_calls_callees(&c.reach, &why))
         row = DT_ROW("callees");
     else if (!rw_off("lanes_alone") && !rw_calls_lanes_alone(&c.reach, &why))
-        row = DT_ROW("lanes_alone");
-    else if (!rw_calls_byte_views(&c.reach, &why))
-        row = DT_ROW("byte_views");
+        row = DT_ROW("lanes-alone");
+    else if (!rw_off("byte_views") && !rw_calls_byte_views(&c.reach, &why))
+        row = DT_ROW("byte-views");
     if (r == 0 && !row)
         r = callee_params(&c);
-    if (r == 0 && !row && c.clash.var) {
-        row = DT_ROW("byte_views");
+    if (r == 0 && !row && c.clash.var && !rw_off("byte_views")) {
+        row = DT_ROW("byte-views");
         dt_str_addf(&why, "line %u takes bytes of '%s' that others take otherwise", c.clash.line, c.clash.var->name);
     }
     if (r == 0 && !row && c.f->nparam >= 60) {
-        row = DT_ROW("byte_views");
+        row = DT_ROW("byte-views");
         dt_str_add(&why, "there is no room for one more parameter");
     }
     if (r == 0 && !row) {

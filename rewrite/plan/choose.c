@@ -790,7 +790,7 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
     r = rw_sample_choose(p->dev, first->prog, first->ana, p->opt->whole, &p->gate.sample, &p->gate.sampled_cost, e);
     if (r < 0)
         return r;
-    int some = p->versions.n ? 1 : anything(p, e);
+    int some = p->versions.n || p->calls.v.n ? 1 : anything(p, e);
     if (some < 0)
         return some;
     r = some ? rw_reference_checked(p->dev, first->prog, inputs, first->ana, p->gate.sample, p->gate.sampled_cost,

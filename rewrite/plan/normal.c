@@ -199,7 +199,7 @@ static int called_state(struct rw_planner *p, struct rw_state *next, struct dt_e
             r = calls_compared(p, next, mine);
     }
     if (r == 0 && !rw_calls_same(first->ana, next->ana, &p->calls, &why))
-        r = dt_err_set(mine, DT_E_INTERNAL, DT_ROW("same_footprints") ": %s", why.s ? why.s : "out of memory");
+        r = dt_err_set(mine, DT_E_INTERNAL, DT_ROW("same-footprints") ": %s", why.s ? why.s : "out of memory");
     dt_str_done(&why);
     return r < 0 ? r : 0;
 }
