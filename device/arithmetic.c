@@ -37,7 +37,7 @@
 static bool mine(const struct side *s, uint32_t k) { return s->shape[k] && machine_own(&s->c, k); }
 
 /* Does the value go through a call between functions of the PTX? Nothing is combined across it, and a kernel in which
- * the function is written out has a joint there (normal/callee.c). */
+ * the function is written out has a joint there (rewrite/normal/callee.c). */
 static bool crosses(const struct side *s, const struct use *u)
 {
     return u->kind == FROM_CALLER ||

@@ -103,7 +103,7 @@ static int sass_lines_names(struct code *c, struct reader *r, uint32_t *ret_base
     return 0;
 }
 
-static const struct code_text *text_of(const struct rows *w, unsigned section)
+static const struct code_text *sass_lines_text(const struct rows *w, unsigned section)
 {
     for (unsigned k = 0; k < (w->functions ? w->c->ntext : 1); k++)
         if (w->c->text[k].section == section)
@@ -117,7 +117,7 @@ static void extended(const struct elf_file *f, unsigned section, struct reader *
     unsigned op = (unsigned)fixed(r, 1), where = 0;
     uint64_t offset = 0;
     if (op == 2) { /* set address */
-        w->here = elf_target(f, section, r->at, &where, &offset) ? text_of(w, where) : NULL;
+        w->here = elf_target(f, section, r->at, &where, &offset) ? sass_lines_text(w, where) : NULL;
         *address = offset + fixed(r, 8);
         w->open = false;
     } else if (op == 1) { /* end of sequence */

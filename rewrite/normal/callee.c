@@ -65,7 +65,7 @@ static void join(struct callee *c, const struct ptx_var *a, const struct ptx_var
 }
 
 /* The parameter that a ld.param or st.param is about, unless it is one of the entry's; *ret_offset in it. */
-static const struct ptx_var *access_of(const struct callee *c, const struct ptx_inst *i, int64_t *ret_offset)
+static const struct ptx_var *call_access(const struct callee *c, const struct ptx_inst *i, int64_t *ret_offset)
 {
     if ((i->op != PTX_OP_LD && i->op != PTX_OP_ST) || (i->space != PTX_PARAM && i->space != PTX_PARAM_FUNC))
         return NULL;
@@ -146,7 +146,7 @@ static bool meets_float(struct meets *w)
     return false;
 }
 
-static const struct ptx_opnd *element(const struct ptx_opnd *v, unsigned k)
+static const struct ptx_opnd *callee_element(const struct ptx_opnd *v, unsigned k)
 {
     return v->kind == PTX_O_VEC ? &v->elem[k] : v;
 }
@@ -160,13 +160,13 @@ static int find_pieces(struct callee *c, const struct ptx_function *f)
     for (uint32_t n = 0; n < f->ninst; n++) {
         const struct ptx_inst *i = &f->inst[n];
         int64_t at;
-        const struct ptx_var *v = no_code(i) || i->op == PTX_OP_OPAQUE ? NULL : access_of(c, i, &at);
+        const struct ptx_var *v = no_code(i) || i->op == PTX_OP_OPAQUE ? NULL : call_access(c, i, &at);
         const struct ptx_opnd *value = v ? &i->opnd[i->op == PTX_OP_LD ? 0 : 1] : NULL;
         unsigned size = v ? ptx_type_bytes(i->type[0]) : 0, parts = v && value->kind == PTX_O_VEC ? value->n : 1;
         for (unsigned k = 0; v && k < parts; k++) {
             bool clash = false;
             struct call_piece *p = piece_of(c, class_of(c, v), at + (int64_t)k * size, size, &clash);
-            const struct ptx_opnd *x = element(value, k);
+            const struct ptx_opnd *x = callee_element(value, k);
             if (clash && !c->clash.var)
                 c->clash.var = v, c->clash.line = i->line;
             if (!p)
@@ -216,10 +216,10 @@ int callee_params(struct callee *c)
 /* What is running: the entry, or a function in one place of its calls. */
 struct active {
     const struct ptx_function *f;
-    uint32_t *reg, *label;    /* of f: in the entry; NULL: the same */
-    struct ptx_var **local;   /* by f's var */
+    uint32_t *reg, *label;          /* of f: in the entry; NULL: the same */
+    struct ptx_var **local;         /* by f's var */
     uint32_t (*piece)[CALL_PIECES]; /* by parameter of c: registers, PTX_NO_REG where there is none yet */
-    uint32_t end;             /* label */
+    uint32_t end;                   /* label */
 };
 
 static enum ptx_type piece_type(unsigned size) { return size == 8 ? PTX_B64 : size == 4 ? PTX_B32 : PTX_B16; }
@@ -292,17 +292,19 @@ static int get_piece(struct callee *c, const struct ptx_inst *i, uint32_t reg, s
         return 0;
     if (has == size)
         return append_two(c, i, PTX_OP_MOV, (uint8_t)piece_type(size), 0, x, of_reg(reg));
-    uint8_t to = (uint8_t)(has == 8 ? (sign ? PTX_S64 : PTX_U64) : has == 4 ? (sign ? PTX_S32 : PTX_U32)
-                                                                           : (sign ? PTX_S16 : PTX_U16));
-    uint8_t from = (uint8_t)(size == 4 ? (sign ? PTX_S32 : PTX_U32) : size == 2 ? (sign ? PTX_S16 : PTX_U16)
-                                                                              : (sign ? PTX_S8 : PTX_U8));
+    uint8_t to = (uint8_t)(has == 8   ? (sign ? PTX_S64 : PTX_U64)
+                           : has == 4 ? (sign ? PTX_S32 : PTX_U32)
+                                      : (sign ? PTX_S16 : PTX_U16));
+    uint8_t from = (uint8_t)(size == 4   ? (sign ? PTX_S32 : PTX_U32)
+                             : size == 2 ? (sign ? PTX_S16 : PTX_U16)
+                                         : (sign ? PTX_S8 : PTX_U8));
     return append_two(c, i, PTX_OP_CVT, to, from, x, of_reg(reg));
 }
 
 static int map(struct callee *c, const struct active *a, struct ptx_opnd *o)
 {
-    const struct ptx_var *v = o->kind == PTX_O_VAR || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR) ? o->var
-                                                                                                          : NULL;
+    const struct ptx_var *v =
+        o->kind == PTX_O_VAR || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR) ? o->var : NULL;
     if (o->kind == PTX_O_REG || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG))
         o->reg = a->reg ? a->reg[o->reg] : o->reg;
     if (o->kind == PTX_O_LABEL)
@@ -342,8 +344,8 @@ static int mapped(struct callee *c, const struct active *a, const struct ptx_ins
 static int append_branch(struct callee *c, uint32_t label, uint32_t pred, bool neg)
 {
     struct ptx_opnd o = {.kind = PTX_O_LABEL, .comp = -1, .label = label};
-    return append(c, (struct ptx_inst){
-                         .op = PTX_OP_BRA, .nopnd = 1, .vec = 1, .pred = pred, .pred_neg = neg, .opnd = &o});
+    return append(c,
+                  (struct ptx_inst){.op = PTX_OP_BRA, .nopnd = 1, .vec = 1, .pred = pred, .pred_neg = neg, .opnd = &o});
 }
 
 static int append_label(struct callee *c, uint32_t label)
@@ -407,7 +409,7 @@ static int hand_over(struct callee *c, struct active *a, const struct ptx_var *f
     return r;
 }
 
-static int copy_text(struct callee *c, struct active *a, const struct ptx_inst *inst, uint32_t n);
+static int callee_text(struct callee *c, struct active *a, const struct ptx_inst *inst, uint32_t n);
 
 static int copy_call(struct callee *c, struct active *a, const struct ptx_inst *call, const struct ptx_inst *i)
 {
@@ -420,7 +422,7 @@ static int copy_call(struct callee *c, struct active *a, const struct ptx_inst *
     for (unsigned k = 0; k < f->nparam && r == 0; k++)
         r = hand_over(c, a, call->opnd[2].elem[k].var, &b, f->param[k]);
     if (r == 0)
-        r = copy_text(c, &b, f->inst, f->ninst);
+        r = callee_text(c, &b, f->inst, f->ninst);
     if (r == 0)
         r = append_label(c, b.end);
     for (unsigned k = 0; k < f->nret && r == 0; k++)
@@ -436,21 +438,20 @@ static int copy_access(struct callee *c, struct active *a, const struct ptx_inst
     int r = 0;
     for (unsigned k = 0; k < parts && r == 0; k++) {
         uint32_t reg = piece_reg(c, a, v, at + (int64_t)k * size, size);
-        r = reg == PTX_NO_REG
-                ? dt_err_set(c->e, DT_E_INTERNAL, "no register has these bytes of %s", v->name)
-            : i->op == PTX_OP_LD ? get_piece(c, i, reg, *element(value, k))
-                                 : put_piece(c, i, reg, *element(value, k));
+        r = reg == PTX_NO_REG    ? dt_err_set(c->e, DT_E_INTERNAL, "no register has these bytes of %s", v->name)
+            : i->op == PTX_OP_LD ? get_piece(c, i, reg, *callee_element(value, k))
+                                 : put_piece(c, i, reg, *callee_element(value, k));
     }
     return r;
 }
 
-static int copy_text(struct callee *c, struct active *a, const struct ptx_inst *inst, uint32_t n)
+static int callee_text(struct callee *c, struct active *a, const struct ptx_inst *inst, uint32_t n)
 {
     int r = 0;
     for (uint32_t k = 0; k < n && r == 0; k++) {
         struct ptx_inst i;
         int64_t at = 0;
-        const struct ptx_var *v = no_code(&inst[k]) ? NULL : access_of(c, &inst[k], &at);
+        const struct ptx_var *v = no_code(&inst[k]) ? NULL : call_access(c, &inst[k], &at);
         if (c->f->ninst > CALL_INSTS)
             return dt_err_set(c->e, DT_E_TOO_LARGE, "the kernel is too long with its functions in it");
         if ((r = mapped(c, a, &inst[k], &i)) < 0)
@@ -501,7 +502,7 @@ int callee_write(struct callee *c)
     if (!active_new(c, f, true, &a))
         return callee_nomem(c);
     int r = c->hides ? make_zero(c) : 0;
-    r = r == 0 ? copy_text(c, &a, inst, n) : r;
+    r = r == 0 ? callee_text(c, &a, inst, n) : r;
     if (r == 0 && dt_arena_failed(&c->m->arena))
         r = callee_nomem(c);
     uint32_t left = 0; /* variables of calls are gone */

@@ -1,7 +1,7 @@
 /* Calls: device functions that were not inlined are written out where they are called.
  *
- *   posted    call (retval0), erf_scaled, (param0);     addresses beside it are data's or everybody's, as far as anybody
- *                                                       can see; no kernel that is joined looks into the function
+ *   posted    call (retval0), erf_scaled, (param0);     addresses beside it are data's or everybody's, as far as
+ *                                                       anybody can see; level register does not look into functions
  *   calls     xor, the text of erf_scaled, xor          an element-wise kernel is one again
  *
  * callee.c has the text. An entry is taken as a whole: all its calls, to any depth, or none. What the rows of legal.def
@@ -324,7 +324,7 @@ json_t *rw_calls_graph(const struct dev_prog *p, const struct rw_calls *c)
 
 /* ---- the new graph's maps ---------------------------------------------------------------------------------------- */
 
-static struct ana_set touched(struct dt_arena *a, const struct ana_block *b, uint32_t buffer, bool writes)
+static struct ana_set calls_touched(struct dt_arena *a, const struct ana_block *b, uint32_t buffer, bool writes)
 {
     struct ana_set s = {0};
     for (uint32_t k = 0; k < b->ntouch; k++)
@@ -348,7 +348,7 @@ bool rw_calls_same(const struct ana_result *now, const struct ana_result *next, 
                 for (int w = 0; w < 2 && same; w++) {
                     uint32_t n = y->block[b].touch[i].buffer;
                     struct ana_set more =
-                        ana_set_minus(&a, touched(&a, &y->block[b], n, w), touched(&a, &x->block[b], n, w));
+                        ana_set_minus(&a, calls_touched(&a, &y->block[b], n, w), calls_touched(&a, &x->block[b], n, w));
                     same = !more.n && !dt_arena_failed(&a);
                 }
             dt_arena_done(&a);

@@ -5,7 +5,8 @@
  *   layout     after planning: such buffers share storage again where no two are needed at the same time
  *
  * All give a new graph: of the same kernels with other pointers, or of the same launches with kernels whose calls are
- * written out. They read a program and its analysis and change neither; plan/normal.c makes states of what they give, and the gate verifies them.
+ * written out. They read a program and its analysis and change neither; plan/normal.c makes states of what they give,
+ * and the gate verifies them.
  */
 #ifndef DT_REWRITE_NORMAL_H
 #define DT_REWRITE_NORMAL_H
@@ -15,7 +16,7 @@
 
 /* ---- calls (calls.c) --------------------------------------------------------------------------------------------- */
 
-struct rw_called { /* a launch whose kernel calls functions */
+struct rw_called {         /* a launch whose kernel calls functions */
     uint32_t launch, same; /* same: the first one with its entry, as a place in the list; only that has the rest */
     struct dt_str ptx;     /* a module with the entry alone */
     bool zero;             /* the entry has one more parameter, the zero word of its joints */
@@ -26,8 +27,8 @@ struct rw_calls {
 };
 /* Write out the calls of every launch of the program. Release with rw_calls_done, in every case. */
 int rw_calls_find(const struct dev_prog *p, struct rw_calls *ret, struct dt_err *e);
-bool rw_calls_out(const struct rw_calls *c, uint32_t k); /* is the k-th one written out? */
-uint32_t rw_calls_number(const struct rw_calls *c);      /* how many are */
+bool rw_calls_out(const struct rw_calls *c, uint32_t k);                    /* is the k-th one written out? */
+uint32_t rw_calls_number(const struct rw_calls *c);                         /* how many are */
 json_t *rw_calls_graph(const struct dev_prog *p, const struct rw_calls *c); /* with these. NULL: memory */
 /* Rows of legal.def, of an entry and what it may call (the entry first). False: `why`. */
 bool rw_calls_callees(const struct ptx_reach *r, struct dt_str *why);

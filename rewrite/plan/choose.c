@@ -759,8 +759,8 @@ static int check_apart(struct rw_planner *p, struct dt_err *e)
     return 0;
 }
 
-/* Each rewrite gained on the state before it. Does the plan as a whole, normal form and layout with it, gain on the posted
- * graph? 0: no, and it is planned anew without them. */
+/* Each rewrite gained on the state before it. Does the plan as a whole, normal form and layout with it, gain on the
+ * posted graph? 0: no, and it is planned anew without them. */
 static int gains_together(struct rw_planner *p, struct dt_err *e)
 {
     struct dt_str why = {0};

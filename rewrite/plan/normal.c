@@ -1,8 +1,8 @@
 /* Normal form in a planning: intermediates are taken apart before the search, and laid out again after it.
  *
  *   state 0       the posted graph
- *   then          calls (normal/calls.c): kernels with their functions in them, as far as machine code says that they
- *                 are the same
+ *   then          calls (normal/calls.c): kernels with their functions in them, as far as machine code says that
+ *                 they are the same
  *   then          versions (normal/versions.c): the same kernels, other pointers. Trials refer to the last of these
  *   …             what the search keeps
  *   last state    laid out (normal/layout.c): versions that are left share the posted intermediates' bytes again

@@ -149,7 +149,8 @@ int rw_rivals(struct rw_planner *p, struct dt_err *e)
         struct saved s = {0};
         const struct rw_entry *x = from < p->state.n ? &p->entry.p[p->state.p[from].entry] : NULL;
         if (!x || !strcmp(x->kind, rw_registry[rw_nregistry - 1]->name) || !strcmp(x->kind, rw_versions.name) ||
-            !strcmp(x->kind, rw_calls.name) || (p->state.p[0].graph->nlaunch > ALL && x->before_us - x->after_us > gap_us(&p->state.p[0])))
+            !strcmp(x->kind, rw_calls.name) ||
+            (p->state.p[0].graph->nlaunch > ALL && x->before_us - x->after_us > gap_us(&p->state.p[0])))
             continue;
         struct rw_ban ban = {x->kind, json_incref(x->launches)};
         if (!dt_push(&p->ban, ban)) {

@@ -1,6 +1,6 @@
-/* Calls written out (rewrite/normal/calls.c, callee.c): what each row of legal.def refuses, and whole plannings of kernels
- * with functions of every kind, forced, whose plans must leave the same bytes; that a value which may meet floating
- * point is hidden and an address is not; that machine code is compared.
+/* Calls written out (rewrite/normal/calls.c, callee.c): what each row of legal.def refuses, and whole plannings of
+ * kernels with functions of every kind, forced, whose plans must leave the same bytes; that a value which may meet
+ * floating point is hidden and an address is not; that machine code is compared.
  */
 #include "rewrite-world.h"
 
@@ -14,7 +14,7 @@
     "{ .param .b32 q; .param .b32 w; st.param.f32 [q], " from "; call.uni (w), " name ", (q); ld.param.f32 " to        \
     ", [w]; }\n"
 #define ENTRY(body)                                                                                                    \
-    ".visible .entry k(.param .u64 x, .param .u64 y)\n{\n" REGS                                                       \
+    ".visible .entry k(.param .u64 x, .param .u64 y)\n{\n" REGS                                                        \
     "ld.param.u64 %a1, [x]; ld.param.u64 %a2, [y];\nmov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; "                      \
     "mad.lo.u32 %r3, %r1, 128, %r2; mul.wide.u32 %a3, %r3, 4; add.u64 %a4, %a1, %a3; add.u64 %a5, %a2, %a3;\n"         \
     "ld.global.f32 %f1, [%a4];\n" body "st.global.f32 [%a5], %f2; ret;\n}\n"
@@ -56,13 +56,18 @@ static void make(const char *text, const char *then, struct made *m)
         dt_str_addf(&s,
                     "%s\"%c\": {\"bytes\": 2048, \"role\": \"%s\", \"fill\": {\"uniform\": [-4, 4], \"dtype\": "
                     "\"f32\", \"seed\": %d}}",
-                    k ? ", " : "", "xpy"[k], k == 0 ? "input" : k == 1 ? "intermediate" : "output", k);
-    dt_str_addf(&s,
-                "}, \"launches\": [{\"name\": \"a\", \"module\": \"m\", \"entry\": \"k\", \"grid\": [4,1,1], \"block\": "
-                "[128,1,1], \"args\": [{\"buffer\": \"x\"}, {\"buffer\": \"p\"}]}, {\"name\": \"b\", \"module\": \"m\", "
-                "\"entry\": \"%s\", \"grid\": [4,1,1], \"block\": [128,1,1], \"args\": [{\"buffer\": \"p\"}, "
-                "{\"buffer\": \"y\"}]}]}",
-                then);
+                    k ? ", " : "", "xpy"[k],
+                    k == 0   ? "input"
+                    : k == 1 ? "intermediate"
+                             : "output",
+                    k);
+    dt_str_addf(
+        &s,
+        "}, \"launches\": [{\"name\": \"a\", \"module\": \"m\", \"entry\": \"k\", \"grid\": [4,1,1], \"block\": "
+        "[128,1,1], \"args\": [{\"buffer\": \"x\"}, {\"buffer\": \"p\"}]}, {\"name\": \"b\", \"module\": \"m\", "
+        "\"entry\": \"%s\", \"grid\": [4,1,1], \"block\": [128,1,1], \"args\": [{\"buffer\": \"p\"}, "
+        "{\"buffer\": \"y\"}]}]}",
+        then);
     must(dt_graph_parse(s.s, s.len, &m->g, &e), &e);
     must(dev_prog_new(dev, m->g, NULL, NULL, &m->p, &e), &e);
     must(ana_run(dev, m->p, NULL, &m->a, &e), &e);
@@ -159,27 +164,29 @@ static const struct {
     {"one", HALF ENTRY(CALL("half", "%f2", "%f1")), true},
     {"two places, one of them guarded", HALF NEG ENTRY(CALL("half", "%f2", "%f1") "setp.gt.f32 %p1, %f1, 0f00000000;\n"
         "{ .param .b32 q; .param .b32 w; st.param.f32 [q], %f2; @%p1 call (w), minus, (q);\n"
-        "ld.param.f32 %f3, [w]; }\nselp.f32 %f3, %f3, %f1, %p1; add.rn.f32 %f2, %f2, %f3;" CALL("half", "%f2", "%f2")), true},
+        "ld.param.f32 %f3, [w]; }\nselp.f32 %f3, %f3, %f1, %p1; add.rn.f32 %f2, %f2, %f3;"
+        CALL("half", "%f2", "%f2")), true},
     {"in a loop, one in the other, with frames", HALF
         FUNC("sum", V ", .param .b32 n", ".local .align 4 .b8 d[8]; .reg .b64 %SP; mov.u64 %SP, d; ld.param.f32 %f1, "
         "[v]; ld.param.u32 %r1, [n]; and.b32 %r2, %r1, 1; mul.wide.u32 %a1, %r2, 4; add.u64 %a2, %SP, %a1;\n"
         "mov.f32 %f3, 0f3F800000; st.local.f32 [%SP], %f3; st.local.f32 [%SP+4], %f1; ld.local.f32 %f4, [%a2];"
         CALL("half", "%f5", "%f4") "setp.gt.f32 %p1, %f5, 0f3F800000; st.param.f32 [r], %f5; @%p1 ret; add.rn.f32 "
         "%f6, %f5, %f5;\nst.param.f32 [r], %f6;")
-        ENTRY("mov.f32 %f2, %f1; mov.u32 %r4, 0;\nAGAIN: { .param .b32 q; .param .b32 n; .param .b32 w; st.param.f32 [q]"
-        ", %f2; st.param.b32 [n], %r4; call.uni (w), sum, (q, n); ld.param.f32 %f3, [w]; }\nadd.rn.f32 %f2, %f2, %f3;\n"
+        ENTRY("mov.f32 %f2, %f1; mov.u32 %r4, 0;\nAGAIN: { .param .b32 q; .param .b32 n; .param .b32 w; st.param.f32 "
+        "[q], %f2; st.param.b32 [n], %r4; call.uni (w), sum, (q, n); ld.param.f32 %f3, [w]; }\nadd.rn.f32 %f2, %f2, %f3;\n"
         "add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 3; @%p1 bra AGAIN;\n"), true},
     {"pieces of a structure", ".func (.param .align 4 .b8 r[8]) both(.param .align 4 .b8 v[8])\n{\n" REGS
         "ld.param.u8 %h1, [v]; ld.param.s8 %r2, [v+1]; ld.param.u16 %r1, [v+2]; ld.param.b32 %r3, [v+4];\n"
         "cvt.u32.u16 %r4, %h1; add.u32 %r5, %r1, %r4; add.s32 %r5, %r5, %r2; xor.b32 %r6, %r3, %r5;\n"
         "st.param.v2.b32 [r], {%r5, %r6}; ret;\n}\n"
-        ENTRY("mov.b32 %r4, %f1; shr.u32 %r5, %r4, 8; shr.u32 %r6, %r4, 16; { .param .align 4 .b8 q[8]; .param .align 4 "
-        ".b8 w[8]; st.param.b8 [q], %r4; st.param.b8 [q+1], %r5; st.param.b16 [q+2], %r6; st.param.b32 [q+4], 7;\n"
+        ENTRY("mov.b32 %r4, %f1; shr.u32 %r5, %r4, 8; shr.u32 %r6, %r4, 16; { .param .align 4 .b8 q[8]; .param .align "
+        "4 .b8 w[8]; st.param.b8 [q], %r4; st.param.b8 [q+1], %r5; st.param.b16 [q+2], %r6; st.param.b32 [q+4], 7;\n"
         "call.uni (w), both, (q); ld.param.b32 %r7, [w]; ld.param.b32 %r8, [w+4]; }\nadd.u32 %r7, %r7, %r8; "
         "mov.b32 %f2, %r7;\n"), true},
     {"an address, and a thread that ends", FUNC("get", ".param .b64 v", "ld.param.u64 %a1, [v]; ld.global.b32 %r1, "
         "[%a1]; setp.eq.s32 %p1, %r1, 1; @%p1 exit; st.param.b32 [r], %r1;")
-        ENTRY("{ .param .b64 q; .param .b32 w; st.param.b64 [q], %a4; call.uni (w), get, (q); ld.param.b32 %r5, [w]; }\n"
+        ENTRY("{ .param .b64 q; .param .b32 w; st.param.b64 [q], %a4; call.uni (w), get, (q); ld.param.b32 %r5, [w]; "
+        "}\n"
         "mov.b32 %r6, %r5; st.global.b32 [%a5], %r6; mov.f32 %f2, %f1;\n"), false},
 };
 /* clang-format on */
@@ -187,7 +194,7 @@ static const struct {
 /* Written out, and the plan, forced, leaves the same bytes; a value is hidden where it may meet floating point. */
 static void test_written(void **state)
 {
-    static const char *const others[] = {"block-fusion", "recompute",           "split",   "parallel-fusion",
+    static const char *const others[] = {"block-fusion", "recompute",           "split",    "parallel-fusion",
                                          "prefetch",     "programmatic-launch", "versions", "dead-blocks"};
     struct rw_options o = {.inputs = 2, .schedules = 2, .deny = others, .ndeny = sizeof others / sizeof *others};
     rw_hooks.force = true;

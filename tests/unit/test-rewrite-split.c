@@ -183,7 +183,8 @@ static void planned(void **state)
         TWO("p", "p", N, "x", "h", BIG) "," TWO("c", "c", N, "h", "k", BIG) "," TWO("d", "c", N, "k", "y", ""),
     };
     static const char *const deny[] = {
-        "block-fusion", "parallel-fusion", "programmatic-launch", "prefetch", "dead-blocks", "recompute", "versions"};
+        "block-fusion", "parallel-fusion", "programmatic-launch", "prefetch", "dead-blocks", "recompute", "versions",
+        "calls"};
     for (int k = 0; k < 3; k++) {
         struct dt_graph *g;
         struct dev_prog *p;
