@@ -9,8 +9,8 @@
  *
  * All are graphs like any other: read back, analysed, verified with the plan. The last one of normal form is compared
  * with the posted graph's outputs before anything is tried on it, and normal form is gone where nothing was kept after
- * it. The layout is bookkeeping and has no entry and no step in a recipe; if it does not pass, the plan has its versions
- * as scratch.
+ * it. The layout is bookkeeping and has no entry and no step in a recipe; if it does not pass, the plan has its
+ * versions as scratch.
  *
  * A recipe says whether calls were written out and whether there were versions, and then these are the same ones, as
  * they follow from the graph.

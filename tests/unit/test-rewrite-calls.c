@@ -173,8 +173,8 @@ static const struct {
         CALL("half", "%f5", "%f4") "setp.gt.f32 %p1, %f5, 0f3F800000; st.param.f32 [r], %f5; @%p1 ret; add.rn.f32 "
         "%f6, %f5, %f5;\nst.param.f32 [r], %f6;")
         ENTRY("mov.f32 %f2, %f1; mov.u32 %r4, 0;\nAGAIN: { .param .b32 q; .param .b32 n; .param .b32 w; st.param.f32 "
-        "[q], %f2; st.param.b32 [n], %r4; call.uni (w), sum, (q, n); ld.param.f32 %f3, [w]; }\nadd.rn.f32 %f2, %f2, %f3;\n"
-        "add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 3; @%p1 bra AGAIN;\n"), true},
+        "[q], %f2; st.param.b32 [n], %r4; call.uni (w), sum, (q, n); ld.param.f32 %f3, [w]; }\nadd.rn.f32 %f2, %f2, "
+        "%f3;\nadd.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 3; @%p1 bra AGAIN;\n"), true},
     {"pieces of a structure", ".func (.param .align 4 .b8 r[8]) both(.param .align 4 .b8 v[8])\n{\n" REGS
         "ld.param.u8 %h1, [v]; ld.param.s8 %r2, [v+1]; ld.param.u16 %r1, [v+2]; ld.param.b32 %r3, [v+4];\n"
         "cvt.u32.u16 %r4, %h1; add.u32 %r5, %r1, %r4; add.s32 %r5, %r5, %r2; xor.b32 %r6, %r3, %r5;\n"
