@@ -2,6 +2,7 @@
  *
  *   calls      before planning: device functions are written out where they are called
  *   versions   before planning: what is wholly overwritten before it is read again gets a buffer of its own
+ *   copies     before planning: what was only copied is read where it came from
  *   layout     after planning: such buffers share storage again where no two are needed at the same time
  *
  * All give a new graph: of the same kernels with other pointers, or of the same launches with kernels whose calls are
@@ -78,6 +79,33 @@ int rw_versions_find(const struct dev_prog *p, const struct ana_result *a, struc
 bool rw_versions_same(const struct ana_result *now, const struct ana_result *next, const struct rw_versions *v,
                       struct dt_str *why);
 void rw_versions_done(struct rw_versions *v);
+
+/* ---- copies (copies.c) ------------------------------------------------------------------------------------------- */
+
+struct rw_copy { /* launch: byte b of buffer `to` is byte b + by of buffer `from` */
+    uint32_t launch, to, from;
+    int64_t by;
+    bool known;
+};
+struct rw_copied {
+    struct rw_copy copy;
+    bool kept;         /* its readers are moved */
+    struct dt_str why; /* not empty: they cannot be */
+};
+struct rw_copies {
+    struct dt_vec(struct rw_copied) v;
+    struct rw_pointers at;
+    uint32_t *buffer; /* by pointer: as rw_pointers_graph wants it */
+    uint64_t *offset;
+    uint32_t n; /* copies whose readers are moved */
+};
+/* The launches of a program that only move bytes, and its pointers with their readers moved. Release with
+ * rw_copies_done, in every case. */
+int rw_copies_find(const struct dev_prog *p, const struct ana_result *r, struct rw_copies *ret, struct dt_err *e);
+/* The row same_places: `next` is the analysis of the graph with these pointers. */
+bool rw_copies_same(const struct ana_result *now, const struct ana_result *next, const struct rw_copies *c,
+                    struct dt_str *why);
+void rw_copies_done(struct rw_copies *c);
 
 /* ---- layout (layout.c) ------------------------------------------------------------------------------------------- */
 

@@ -750,9 +750,9 @@ static int check_apart(struct rw_planner *p, struct dt_err *e)
     }
     if (r < 0) { /* plan anew without them: what trials need is of the posted graph then */
         rw_bundle(p->state.p[0].prog, s->prog, bad.detail ? bad.detail : "");
-        for (int k = 0; k < 2; k++)
-            dt_str_addf(k ? &p->no_calls : &p->no_versions, DT_ROW("verification") ": %s",
-                        bad.detail ? dt_err_words(&bad) : "the results differ");
+        struct dt_str *none[] = {&p->no_calls, &p->no_versions, &p->no_copies};
+        for (int k = 0; k < 3; k++)
+            dt_str_addf(none[k], DT_ROW("verification") ": %s", bad.detail ? dt_err_words(&bad) : "the results differ");
         p->as_posted = p->again = true;
     }
     dt_err_done(&bad);
@@ -768,10 +768,10 @@ static int gains_together(struct rw_planner *p, struct dt_err *e)
     if (r == 0) {
         p->as_posted = p->again = true;
         p->apart_us = p->state.p[p->state.n - 1].time.time_us;
-        for (int k = 0; k < 2; k++) {
-            struct dt_str *none = k ? &p->no_calls : &p->no_versions;
-            dt_str_done(none);
-            dt_str_addf(none, "the plan as a whole is not faster for sure%s%s", why.len ? ": " : "",
+        struct dt_str *none[] = {&p->no_calls, &p->no_versions, &p->no_copies};
+        for (int k = 0; k < 3; k++) {
+            dt_str_done(none[k]);
+            dt_str_addf(none[k], "the plan as a whole is not faster for sure%s%s", why.len ? ": " : "",
                         why.len ? why.s : "");
         }
     }
@@ -790,7 +790,7 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
     r = rw_sample_choose(p->dev, first->prog, first->ana, p->opt->whole, &p->gate.sample, &p->gate.sampled_cost, e);
     if (r < 0)
         return r;
-    int some = p->versions.n || p->calls.v.n ? 1 : anything(p, e);
+    int some = p->versions.n || p->calls.v.n || p->copies.v.n ? 1 : anything(p, e);
     if (some < 0)
         return some;
     r = some ? rw_reference_checked(p->dev, first->prog, inputs, first->ana, p->gate.sample, p->gate.sampled_cost,
@@ -817,7 +817,7 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
     rw_together(p);
     if ((r = rw_lay_out(p, e)) < 0)
         return r;
-    if ((rw_is_called(p) || rw_is_apart(p)) && (r = gains_together(p, e)) <= 0)
+    if ((rw_is_called(p) || rw_is_apart(p) || rw_is_moved(p)) && (r = gains_together(p, e)) <= 0)
         return r;
     /* what a race leaves is another thing in another order: what is new was tried in several alone */
     if ((r = verify_final(p, inputs, p->gate.original.races ? 0 : whole, e)) == 0 && p->state.n > 1 && !p->again &&

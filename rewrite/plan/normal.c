@@ -4,6 +4,7 @@
  *   then          calls (normal/calls.c): kernels with their functions in them, as far as machine code says that
  *                 they are the same
  *   then          versions (normal/versions.c): the same kernels, other pointers. Trials refer to the last of these
+ *   then          copies (normal/copies.c): the same kernels, readers of what was copied have other pointers
  *   …             what the search keeps
  *   last state    laid out (normal/layout.c): versions that are left share the posted intermediates' bytes again
  *
@@ -106,11 +107,11 @@ static int no_normal(struct rw_planner *p, int r, struct dt_str *none, struct dt
     return r;
 }
 
-/* Does the recipe, if there is one, have this kind among its first two steps? */
+/* Does the recipe, if there is one, have this kind among its first three steps? */
 static bool normal_wanted(const struct rw_planner *p, const struct rw_rewrite *w)
 {
     bool said = !p->recipe;
-    for (size_t k = 0; k < 2 && !said; k++) {
+    for (size_t k = 0; k < 3 && !said; k++) {
         const json_t *step = json_array_get(json_object_get(p->recipe, "steps"), k);
         const char *kind = json_string_value(json_object_get(step, "kind"));
         said = kind && !strcmp(kind, w->name);
@@ -225,20 +226,57 @@ static int write_calls_out(struct rw_planner *p, struct dt_err *e)
 
 struct rw_state *rw_newest_normal(struct rw_planner *p)
 {
-    return p->apart.graph ? &p->apart : p->called.graph ? &p->called : NULL;
+    return p->moved.graph ? &p->moved : p->apart.graph ? &p->apart : p->called.graph ? &p->called : NULL;
 }
 
-int rw_take_apart(struct rw_planner *p, struct dt_err *e)
+static json_t *moved_graph(const struct rw_planner *p, const struct rw_state *now)
+{
+    const struct rw_copies *c = &p->copies;
+    for (size_t k = 0; k < c->at.v.n; k++)
+        c->offset[k] += RW_SPOILT("copies") && c->buffer[k] != c->at.v.p[k].buffer ? 256 : 0;
+    json_t *doc = rw_pointers_graph(now->prog, &c->at, c->buffer, c->offset, NULL, 0);
+    for (size_t k = 0; k < c->at.v.n; k++)
+        c->offset[k] -= RW_SPOILT("copies") && c->buffer[k] != c->at.v.p[k].buffer ? 256 : 0;
+    return doc;
+}
+
+static int move_readers(struct rw_planner *p, struct dt_err *e)
+{
+    struct rw_state next = {0}, *now = rw_newest_normal(p);
+    struct dt_err mine = {0};
+    struct dt_str why = {0};
+    now = now ? now : &p->state.p[0];
+    if (!normal_wanted(p, &rw_copies))
+        return 0;
+    int r = rw_copies_find(now->prog, now->ana, &p->copies, e);
+    if (r < 0 || !p->copies.n || p->as_posted)
+        return r;
+    rw_say(p->opt, "copies", 0, 1);
+    uint32_t *same = unmoved(now, &p->copies.at, p->copies.buffer);
+    r = state_of(p, now, moved_graph(p, now), same, &next, &mine);
+    free(same);
+    if (r == 0 && !rw_copies_same(now->ana, next.ana, &p->copies, &why))
+        r = dt_err_set(&mine, DT_E_INTERNAL, DT_ROW("same-places") ": %s", why.s ? why.s : "out of memory");
+    dt_str_done(&why);
+    if (r < 0) {
+        rw_state_done(&next);
+        return no_normal(p, r, &p->no_copies, &mine, e);
+    }
+    p->moved = next;
+    p->gate.posted = next.prog;
+    return 0;
+}
+
+static int take_versions_apart(struct rw_planner *p, struct dt_err *e)
 {
     struct rw_state next = {0};
     struct dt_err mine = {0};
     struct dt_str why = {0};
     uint32_t *same = NULL;
-    int r = write_calls_out(p, e);
     struct rw_state *now = p->called.graph ? &p->called : &p->state.p[0];
-    if (r < 0 || !normal_wanted(p, &rw_versions))
-        return r;
-    r = rw_versions_find(now->prog, now->ana, &p->versions, e);
+    if (!normal_wanted(p, &rw_versions))
+        return 0;
+    int r = rw_versions_find(now->prog, now->ana, &p->versions, e);
     if (r < 0 || !p->versions.n || p->as_posted)
         return r;
     rw_say(p->opt, "versions", 0, 1);
@@ -258,6 +296,13 @@ int rw_take_apart(struct rw_planner *p, struct dt_err *e)
     p->apart = next;
     p->gate.posted = next.prog;
     return 0;
+}
+
+int rw_take_apart(struct rw_planner *p, struct dt_err *e)
+{
+    int r = write_calls_out(p, e);
+    r = r < 0 ? r : take_versions_apart(p, e);
+    return r < 0 ? r : move_readers(p, e);
 }
 
 /* The launches whose pointers moved. */
@@ -311,6 +356,24 @@ static int called_launches(struct rw_planner *p, uint32_t *list, uint32_t *ret_n
     return r;
 }
 
+/* The launches that are copies whose readers are moved, and entries of those whose are not. */
+static int copy_launches(struct rw_planner *p, uint32_t *list, uint32_t *ret_n, struct dt_err *e)
+{
+    int r = 0;
+    *ret_n = 0;
+    for (size_t k = 0; k < p->copies.v.n && r >= 0; k++) {
+        struct rw_copied *x = &p->copies.v.p[k];
+        struct dt_str why = {0};
+        if (x->kept) {
+            list[(*ret_n)++] = x->copy.launch;
+        } else if (x->why.len) {
+            dt_str_add(&why, x->why.s);
+            r = rw_entry_record(p, &rw_copies, &x->copy.launch, 1, NULL, RW_REFUSED, &why, 0, 0, NULL, e);
+        }
+    }
+    return r;
+}
+
 int rw_apart(struct rw_planner *p, struct dt_err *e)
 {
     struct rw_state *first = &p->state.p[0];
@@ -327,21 +390,41 @@ int rw_apart(struct rw_planner *p, struct dt_err *e)
     r = moved ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r == 0 && p->apart.graph)
         r = carry_over(p, &p->state.p[p->state.n - 1], &p->apart, e);
-    return r < 0 ? r : push_normal(p, &rw_versions, &p->apart, moved, n, &p->no_versions, e);
+    if (r == 0)
+        r = push_normal(p, &rw_versions, &p->apart, moved, n, &p->no_versions, e);
+    if (r == 0)
+        r = copy_launches(p, list, &n, e);
+    if (r == 0 && p->moved.graph)
+        r = carry_over(p, &p->state.p[p->state.n - 1], &p->moved, e);
+    return r < 0 ? r : push_normal(p, &rw_copies, &p->moved, list, n, &p->no_copies, e);
 }
 
 static bool is_normal(const struct rw_planner *p, size_t at, const struct rw_rewrite *w)
 {
-    return p->state.n > at && at && !strcmp(p->entry.p[p->state.p[at].entry].kind, w->name);
+    return p->state.n > at && !strcmp(p->entry.p[p->state.p[at].entry].kind, w->name);
 }
 
 bool rw_is_called(const struct rw_planner *p) { return is_normal(p, 1, &rw_calls); }
 
-bool rw_is_apart(const struct rw_planner *p) { return is_normal(p, rw_is_called(p) ? 2 : 1, &rw_versions); }
+bool rw_is_apart(const struct rw_planner *p) { return is_normal(p, 1 + (size_t)rw_is_called(p), &rw_versions); }
+
+bool rw_is_moved(const struct rw_planner *p)
+{
+    return is_normal(p, 1 + (size_t)rw_is_called(p) + (size_t)rw_is_apart(p), &rw_copies);
+}
+
+int rw_normal_at(const struct rw_planner *p, const char *kind)
+{
+    int calls = rw_is_called(p), versions = rw_is_apart(p), copies = rw_is_moved(p);
+    return !strcmp(kind, rw_calls.name)      ? calls
+           : !strcmp(kind, rw_versions.name) ? (versions ? calls + 1 : 0)
+           : !strcmp(kind, rw_copies.name)   ? (copies ? calls + versions + 1 : 0)
+                                             : -1;
+}
 
 void rw_together(struct rw_planner *p)
 {
-    size_t normal = 1 + (size_t)rw_is_called(p) + (size_t)rw_is_apart(p);
+    size_t normal = 1 + (size_t)rw_is_called(p) + (size_t)rw_is_apart(p) + (size_t)rw_is_moved(p);
     while (p->state.n == normal && normal > 1 && !RW_FORCED) {
         struct rw_entry *x = &p->entry.p[p->state.p[--normal].entry];
         x->verdict = RW_DROPPED;

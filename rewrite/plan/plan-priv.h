@@ -48,12 +48,13 @@ struct rw_planner {
     struct rw_gate gate;
     uint64_t sampled[2]; /* of the plan: blocks that ran when it was verified, of how many */
     bool again;          /* the library was wrong: plan anew without it */
-    /* normal form (normal.c): calls written out, and versions; their states until they are the second one and the next,
-     * and why there are none */
+    /* normal form (normal.c): calls written out, versions, copies; their states until they are the second one and so
+     * on, and why there are none */
     struct rw_calls calls;
     struct rw_versions versions;
-    struct rw_state called, apart;
-    struct dt_str no_calls, no_versions;
+    struct rw_copies copies;
+    struct rw_state called, apart, moved;
+    struct dt_str no_calls, no_versions, no_copies;
     double apart_us; /* what the plan with them took, where it was planned anew since that gained nothing */
     bool as_posted;  /* there is to be no normal form */
     bool laid;       /* the newest state is the one before it, laid out */
@@ -110,15 +111,18 @@ unsigned rw_budget_orders(const struct rw_planner *p, unsigned schedules);
 
 /* ---- normal form (normal.c) -------------------------------------------------------------------------------------- */
 
-/* Write out the calls of the posted graph and find its versions; make p->called and p->apart of them if there are any.
- * Before the reference runs. */
+/* Write out the calls of the posted graph, find its versions and copies; make p->called, apart and moved of them if
+ * there are any. Before the reference runs. */
 int rw_take_apart(struct rw_planner *p, struct dt_err *e);
-struct rw_state *rw_newest_normal(struct rw_planner *p); /* of these two the last one that there is; NULL: neither */
-/* p->called and p->apart, as far as they are there, become states. */
+struct rw_state *rw_newest_normal(struct rw_planner *p); /* of p->called, apart and moved the last one; NULL: none */
+/* p->called, apart and moved, as far as they are there, become states. */
 int rw_apart(struct rw_planner *p, struct dt_err *e);
 bool rw_is_called(const struct rw_planner *p); /* is there a state with calls written out? */
 bool rw_is_apart(const struct rw_planner *p);  /* is there a state with versions? */
+bool rw_is_moved(const struct rw_planner *p);  /* is there a state with readers of copies moved? */
 void rw_together(struct rw_planner *p);        /* if nothing was kept after the normal form, it is undone */
+/* The number of the state of normal form that this kind made, 0: there is none; -1: it is another kind. */
+int rw_normal_at(const struct rw_planner *p, const char *kind);
 /* Does a posted launch have another kernel in normal form? */
 bool rw_other_kernel(const struct rw_planner *p, uint32_t launch);
 /* The newest state with storage shared again becomes the newest one, p->laid, if it can. */

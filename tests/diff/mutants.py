@@ -478,6 +478,22 @@ CALLS_HARDWARE = [ # lanes that come to a collective by two ways are told apart 
     ("lanes_alone", "", called(ANY + """ld.param.f32 %f1, [v]; mov.b32 %r1, %f1; shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;
         st.param.b32 [r], %r2; ret;\n}\n"""), "one way for all lanes"),
 ]
+# A launch that only copies, `a`, and its readers.
+MOVE = r"""
+extern "C" __global__ void move(const float *x, float *h) { int i = blockIdx.x * blockDim.x + threadIdx.x; h[i] = x[i]; }"""
+
+
+def copied(*launches, entry="move", **more):
+    g = graph([launch("z", "m", "scale", "x", "g"), launch("a", "w", entry, "g", "h"), *launches],
+              g=buffer(N, "intermediate"), **more)
+    g["modules"]["w"] = {"cuda": MOVE + CUDA}
+    return g
+
+
+COPIES = [
+    ("source_stays", "", copied(launch("c", "m", "scale", "x", "g"), launch("d", "m", "scale", "g", "g"),
+                                launch("b", "m", "scale", "h", "y")), "refused: verification"),
+]
 # What is proposed, or made, holds these already: kernels one behind the other for `kernel` (programmatic.c: follows()),
 # a layer for `unordered` (parallel.c), the blocks without a reader for `nobody_reads` (dead.c), lists made from the
 # maps for `flags` (dataflow.c). So something else is proposed here ("propose"), or what was made is made wrong behind
@@ -493,6 +509,9 @@ HOOKED = [
     ("same_footprints", "", graph([launch("a", "p", "k", "x", "z"), launch("b", "m", "scale", "z", "y")],
                                   {"p": ptx("8.0", "sm_90", ADDS, CALL)}, z=buffer(N + 64, "intermediate")),
      "refused: verification", "calls", {"spoil": "calls"}),
+    ("only_moves", "", BOTH, "refused: verification", "copies", {"spoil": "moves"}),
+    ("same_places", "", copied(launch("b", "m", "scale", "h", "y", grid=N // 128 - 1)), "refused: verification",
+     "copies", {"spoil": "copies"}),
     ("nobody_reads", "", graph([A, launch("b", "m", "scale", "h", "y", grid=4)]), "refused: verification",
      "dead-blocks", {"spoil": "live"}),
     ("room", "", graph([launch("a", "p", "k", "x", "h", {"bytes": "00" * 4336}),
@@ -551,6 +570,7 @@ def main():
              [(c, "recompute", False) for c in RECOMPUTE] + [(c, "split", False) for c in SPLIT]
              + [(c, "dataflow-fusion", False) for c in DATAFLOW] +
              [(c, "calls", False) for c in CALLS] + [(c, "calls", True) for c in CALLS_HARDWARE] +
+             [(c, "copies", False) for c in COPIES] +
              [(c, "programmatic-launch", False) for c in SOLO]
              + [(c, "programmatic-launch", True) for c in SOLO_HARDWARE] +
              [(c[:4], c[4], False) for c in HOOKED])

@@ -194,8 +194,9 @@ static const struct {
 /* Written out, and the plan, forced, leaves the same bytes; a value is hidden where it may meet floating point. */
 static void test_written(void **state)
 {
-    static const char *const others[] = {"block-fusion", "recompute",           "split",    "parallel-fusion",
-                                         "prefetch",     "programmatic-launch", "versions", "dead-blocks"};
+    static const char *const others[] = {"block-fusion",    "recompute",   "split",
+                                         "parallel-fusion", "prefetch",    "programmatic-launch",
+                                         "versions",        "dead-blocks", "copies"};
     struct rw_options o = {.inputs = 2, .schedules = 2, .deny = others, .ndeny = sizeof others / sizeof *others};
     rw_hooks.force = true;
     for (size_t k = 0; k < sizeof written / sizeof written[0]; k++) {
