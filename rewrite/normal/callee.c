@@ -44,13 +44,12 @@ static uint32_t class_of(const struct callee *c, const struct ptx_var *v)
 
 static bool param_add(struct callee *c, const struct ptx_var *v)
 {
-    struct call_param *p = dt_new_array(&c->m->arena, struct call_param, (size_t)c->nparam + 1);
-    if (!p)
+    if (!c->param)
+        c->param = dt_new_array(&c->m->arena, struct call_param, CALL_PARAMS);
+    if (!c->param)
         return false;
-    if (c->nparam)
-        memcpy(p, c->param, c->nparam * sizeof *p);
-    p[c->nparam] = (struct call_param){.var = v, .up = c->nparam};
-    c->param = p;
+    if (c->nparam < CALL_PARAMS)
+        c->param[c->nparam] = (struct call_param){.var = v, .up = c->nparam};
     c->nparam++;
     return true;
 }
@@ -123,10 +122,11 @@ static bool no_code(const struct ptx_inst *i)
 
 /* May what is in a marked register reach an instruction of floating point? What a load finds at an address is another
  * value, and so is what another call gives back. */
-static bool meets_float(struct meets *w)
+static bool meets_float(struct meets *w, uint64_t *work)
 {
     do {
         w->more = false;
+        *work += w->f->ninst;
         for (uint32_t k = 0; k < w->f->ninst; k++) {
             const struct ptx_inst *i = &w->f->inst[k];
             w->reads = false;
@@ -175,7 +175,7 @@ static int find_pieces(struct callee *c, const struct ptx_function *f)
                 continue;
             memset(w.mark, 0, f->nreg);
             w.mark[x->reg] = true;
-            p->hidden = meets_float(&w);
+            p->hidden = c->work > CALL_WORK || meets_float(&w, &c->work);
         }
     }
     return 0;
@@ -193,6 +193,8 @@ int callee_params(struct callee *c)
         for (uint32_t i = 0; k && i < f->nret && ok; i++)
             ok = param_add(c, f->ret[i]);
     }
+    if (ok && c->nparam > CALL_PARAMS)
+        return dt_err_set(c->e, DT_E_TOO_LARGE, "its functions have more than %d parameters", CALL_PARAMS);
     for (uint32_t k = 0; k < c->reach.n && ok; k++)
         for (uint32_t n = 0; n < c->reach.func[k]->ninst; n++) {
             const struct ptx_inst *i = &c->reach.func[k]->inst[n];
@@ -354,15 +356,18 @@ static int append_label(struct callee *c, uint32_t label)
     return append(c, (struct ptx_inst){.op = PTX_OP_LABEL, .nopnd = 1, .vec = 1, .pred = PTX_NO_REG, .opnd = &o});
 }
 
-static bool active_new(struct callee *c, const struct ptx_function *f, bool entry, struct active *a)
+static int active_new(struct callee *c, const struct ptx_function *f, bool entry, struct active *a)
 {
     struct dt_arena *m = &c->m->arena;
     *a = (struct active){.f = f, .end = PTX_NO_REG};
+    c->room += (c->nparam + 1) * sizeof *a->piece + 32 * ((uint64_t)f->nreg + f->nlabel + f->nvar);
+    if (c->room > CALL_ROOM)
+        return dt_err_set(c->e, DT_E_TOO_LARGE, "its calls are too many");
     if (!(a->piece = dt_arena_alloc(m, (c->nparam + 1) * sizeof *a->piece)))
-        return false;
+        return callee_nomem(c);
     memset(a->piece, 0xff, (c->nparam + 1) * sizeof *a->piece);
     if (entry)
-        return true;
+        return 0;
     a->reg = dt_new_array(m, uint32_t, (size_t)f->nreg + 1);
     a->label = dt_new_array(m, uint32_t, (size_t)f->nlabel + 1);
     a->local = dt_new_array(m, struct ptx_var *, (size_t)f->nvar + 1);
@@ -381,7 +386,7 @@ static bool active_new(struct callee *c, const struct ptx_function *f, bool entr
         while (ptx_find_var(c->m, name) || ptx_find_function(c->m, name));
         ok = (a->local[k] = ptx_var_new(c->m, c->f, name, PTX_LOCAL, PTX_B8, v->bytes, v->align ? v->align : 1));
     }
-    return ok;
+    return ok ? 0 : callee_nomem(c);
 }
 
 /* The registers of variable `to`, of `b`, from those of `from`, of `a`: hidden where they meet floating point. */
@@ -416,9 +421,10 @@ static int copy_call(struct callee *c, struct active *a, const struct ptx_inst *
     const struct ptx_function *f = ptx_callee(call);
     struct active b;
     uint32_t skip = call->pred != PTX_NO_REG ? ptx_label_new(c->f, "dt_SKIP") : PTX_NO_REG;
-    if (!active_new(c, f, false, &b))
-        return callee_nomem(c);
-    int r = skip != PTX_NO_REG ? append_branch(c, skip, i->pred, !i->pred_neg) : 0;
+    int r = active_new(c, f, false, &b);
+    if (r < 0)
+        return r;
+    r = skip != PTX_NO_REG ? append_branch(c, skip, i->pred, !i->pred_neg) : 0;
     for (unsigned k = 0; k < f->nparam && r == 0; k++)
         r = hand_over(c, a, call->opnd[2].elem[k].var, &b, f->param[k]);
     if (r == 0)
@@ -499,9 +505,10 @@ int callee_write(struct callee *c)
     struct active a;
     f->inst = NULL;
     f->ninst = f->inst_cap = 0;
-    if (!active_new(c, f, true, &a))
-        return callee_nomem(c);
-    int r = c->hides ? make_zero(c) : 0;
+    int r = active_new(c, f, true, &a);
+    if (r < 0)
+        return r;
+    r = c->hides ? make_zero(c) : 0;
     r = r == 0 ? callee_text(c, &a, inst, n) : r;
     if (r == 0 && dt_arena_failed(&c->m->arena))
         r = callee_nomem(c);

@@ -6,8 +6,12 @@
 #include "rewrite/emit/join.h"
 #include "rewrite/normal/normal.h"
 
-#define CALL_PIECES 64    /* of one parameter */
-#define CALL_INSTS 100000 /* of the entry, with its functions in it */
+#define CALL_PIECES 64                /* of one parameter */
+#define CALL_INSTS 100000             /* of the entry, with its functions in it */
+#define CALL_TEXT 1000000             /* instructions and registers, each function as often as it is called */
+#define CALL_ROOM (UINT64_C(1) << 28) /* bytes of what is kept of all calls */
+#define CALL_PARAMS 1024              /* of all functions */
+#define CALL_WORK (UINT64_C(1) << 27) /* instructions looked at for what is hidden; then everything is */
 
 struct call_piece { /* bytes of a parameter that are always loaded and stored as one */
     int64_t at;
@@ -26,6 +30,7 @@ struct callee {
     struct ptx_reach reach; /* of f: the entry first */
     struct call_param *param;
     uint32_t nparam;
+    uint64_t work, room;
     struct {
         const struct ptx_var *var; /* views of it overlap */
         uint32_t line;

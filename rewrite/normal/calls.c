@@ -34,10 +34,11 @@
 
 /* ---- the conditions ---------------------------------------------------------------------------------------------- */
 
-/* Are there calls that lead from f to f, or more than DEPTH of them behind each other? */
+/* Are there calls that lead from f to f, or more than DEPTH of them behind each other, or too much text altogether? */
 static bool leads_back(const struct ptx_function *f, unsigned depth, uint64_t *steps)
 {
-    if (depth > DEPTH || ++*steps > CALL_INSTS)
+    *steps += f->ninst + f->nreg + 1;
+    if (depth > DEPTH || *steps > CALL_TEXT)
         return true;
     for (uint32_t k = 0; k < f->ninst; k++)
         if (f->inst[k].op == PTX_OP_CALL && leads_back(ptx_callee(&f->inst[k]), depth + 1, steps))
@@ -167,21 +168,22 @@ bool rw_calls_byte_views(const struct ptx_reach *r, struct dt_str *why)
 static int write_out(const struct dev_prog *p, uint32_t launch, struct rw_called *x, struct dt_err *e)
 {
     const struct dt_launch *l = &p->graph->launch[launch];
-    struct callee c = {.e = e};
+    struct dt_err mine = {0};
+    struct callee c = {.e = &mine};
     struct ptx_module *small = NULL;
     struct dt_str why = {0};
     struct dt_arena a = {0};
     struct rw_body body;
     const char *row = NULL;
-    int r = rw_body_init(&a, p, launch, NULL, &body, e);
+    int r = rw_body_init(&a, p, launch, NULL, &body, c.e);
     if (r == 0 && body.find[RW_GLOBAL_VAR].set && !rw_off("own_tables")) {
         row = DT_ROW("own-tables");
         dt_str_addf(&why, "'%s' is none", body.find[RW_GLOBAL_VAR].what);
     }
     if (r == 0)
-        r = ptx_clone(p->module[l->module].ir, l->entry, &c.m, e);
+        r = ptx_clone(p->module[l->module].ir, l->entry, &c.m, c.e);
     if (r == 0 && ptx_reach_build(c.f = ptx_find_function(c.m, l->entry), &c.reach) < 0)
-        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+        r = dt_err_set(c.e, DT_E_NOMEM, "out of memory");
     if (r < 0 || row)
         ;
     else if (!rw_off("callees") && !rw_calls_callees(&c.reach, &why))
@@ -203,11 +205,18 @@ static int write_out(const struct dev_prog *p, uint32_t launch, struct rw_called
     if (r == 0 && !row) {
         r = callee_write(&c);
         if (r == 0)
-            r = ptx_clone(c.m, l->entry, &small, e);
+            r = ptx_clone(c.m, l->entry, &small, c.e);
         if (r == 0)
-            r = rw_text(small, p, &x->ptx, e);
+            r = rw_text(small, p, &x->ptx, c.e);
         x->zero = c.hides;
     }
+    if (r < 0 && r != DT_E_NOMEM) { /* this kernel's matter alone */
+        dt_str_addf(&x->why, "building: %s", mine.detail ? dt_err_words(&mine) : dt_err_text(r));
+        r = 1;
+    }
+    if (r < 0)
+        dt_err_move(e, &mine);
+    dt_err_done(&mine);
     if (row)
         dt_str_addf(&x->why, "%s: %s", row, why.s ? why.s : "out of memory");
     ptx_reach_done(&c.reach);
@@ -215,7 +224,7 @@ static int write_out(const struct dev_prog *p, uint32_t launch, struct rw_called
     ptx_module_free(small);
     ptx_module_free(c.m);
     dt_str_done(&why);
-    return r < 0 ? r : row != NULL;
+    return r < 0 ? r : x->why.len > 0;
 }
 
 static bool has_calls(const struct ptx_function *f)

@@ -93,16 +93,18 @@ static bool place_of(const struct movement *m, uint32_t reg, unsigned depth, str
 
 static bool access_place(const struct movement *m, const struct ptx_opnd *o, struct place *ret)
 {
-    if (o->kind != PTX_O_ADDR || o->base_kind != PTX_O_REG || o->n || !place_of(m, o->reg, 16, ret))
+    if (o->kind != PTX_O_ADDR || o->base_kind != PTX_O_REG || o->n || !place_of(m, o->reg, 8, ret))
         return false;
     ret->off += o->off;
     return true;
 }
 
 /* May this instruction stand in a kernel that only moves? Branches lead forward, labels apart. */
-static bool moves_only(const struct ptx_function *f, uint32_t at)
+static bool moves_only(const struct ptx_function *f, uint32_t at, bool *seen)
 {
     const struct ptx_inst *i = &f->inst[at];
+    if (i->op == PTX_OP_LABEL)
+        seen[i->opnd[0].label] = true;
     if (i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA)
         return true;
     if (i->op == PTX_OP_OPAQUE || i->op == PTX_OP_CALLPROTO || i->op == PTX_OP_BRANCHTARGETS)
@@ -118,10 +120,8 @@ static bool moves_only(const struct ptx_function *f, uint32_t at)
     if (memory && (ptx_has(i, PTX_M_VOLATILE) || ptx_has(i, PTX_M_RELAXED) || ptx_has(i, PTX_M_ACQUIRE) ||
                    ptx_has(i, PTX_M_RELEASE) || ptx_has(i, PTX_M_L2_HINT)))
         return false;
-    if (i->op == PTX_OP_BRA) /* its label comes later */
-        for (uint32_t k = 0; k < at; k++)
-            if (f->inst[k].op == PTX_OP_LABEL && f->inst[k].opnd[0].label == i->opnd[0].label)
-                return false;
+    if (i->op == PTX_OP_BRA && seen[i->opnd[0].label]) /* its label must come later */
+        return false;
     return i->op == PTX_OP_BRA || !(flags & PTX_F_BRANCH);
 }
 
@@ -181,10 +181,14 @@ static int only_moves(const struct dev_prog *p, uint32_t launch, struct rw_copy 
     if (l->kind != DT_KERNEL || !f || l->cluster[0])
         return 0;
     struct movement m = {.f = f, .def = dt_calloc((size_t)f->nreg + 1, sizeof *m.def)};
-    if (!m.def)
+    bool *seen = dt_calloc((size_t)f->nlabel + 1, sizeof *seen);
+    if (!m.def || !seen) {
+        free(m.def);
+        free(seen);
         return DT_E_NOMEM;
+    }
     for (m.at = 0; m.at < f->ninst && moves; m.at++) {
-        moves = moves_only(f, m.at);
+        moves = moves_only(f, m.at, seen);
         if (moves && f->inst[m.at].op != PTX_OP_LABEL && f->inst[m.at].op != PTX_OP_PRAGMA)
             ptx_inst_regs(&f->inst[m.at], movement_def, &m);
     }
@@ -192,6 +196,7 @@ static int only_moves(const struct dev_prog *p, uint32_t launch, struct rw_copy 
         if (f->inst[k].op == PTX_OP_ST)
             moves = store_moves(&m, l, k, c);
     free(m.def);
+    free(seen);
     c->launch = launch;
     return moves && c->known;
 }

@@ -465,7 +465,7 @@ CALLS = [
         .param .b32 q; .param .b32 w; mov.b32 %r2, 0; st.param.b32 [q], %r2; call (w), f, (q); ld.param.b32 %r1, [w];
         L: st.param.b32 [r], %r1; ret;\n}\n"""), "died"), # text without end
     ("byte_views", "", called(ANY + """ld.param.u16 %h1, [v]; ld.param.u16 %h2, [v+2]; mov.b32 %r1, {%h1, %h2};
-        st.param.b32 [r], %r1; ret;\n}\n"""), "error: internal"),
+        st.param.b32 [r], %r1; ret;\n}\n"""), "refused: building"),
     ("own_tables", "", called(".global .align 4 .b8 state[8192];\n" + ADDS, CALL + """mov.u64 %rd8, state;
         add.s64 %rd9, %rd8, %rd3; st.global.f32 [%rd9], %f1;""", """.visible .entry look(.param .u64 p1)\n{
         .reg .b64 %rd<9>; .reg .b32 %r<9>; .reg .f32 %f<3>; ld.param.u64 %rd2, [p1]; mov.u32 %r1, %ctaid.x;
