@@ -228,6 +228,24 @@ static void test_written(void **state)
     rw_hooks.force = false;
 }
 
+/* A recipe leads to the same launches. */
+static void again(const struct made *m, const struct rw_options *o, const json_t *plan)
+{
+    struct dt_err e = {0};
+    struct dt_str why = {0};
+    json_t *first, *recipe, *second = NULL, *last = NULL;
+    must(rw_plan_recipe(dev, m->p, m->a, o, "sha256:none", &first, &recipe, &e), &e);
+    int r = rw_plan_by(dev, m->p, m->a, o, "sha256:none", recipe, &second, &last, &why, &e);
+    if (r)
+        fail_msg("%s", r < 0 ? e.detail : why.s);
+    assert_true(json_equal(json_object_get(plan, "launches"), json_object_get(second, "launches")));
+    assert_true(json_equal(recipe, last));
+    json_decref(first);
+    json_decref(recipe);
+    json_decref(second);
+    json_decref(last);
+}
+
 /* Not forced: it is kept where a later rewrite is, undone where none is, and not looked for where it is denied. */
 static void test_undone(void **state)
 {
@@ -260,6 +278,8 @@ static void test_undone(void **state)
         if (k == 0)
             assert_string_equal(level, "register"); /* what a kernel with calls cannot be */
         assert_true(k == 1 || json_array_size(json_object_get(plan, "launches")) == 1);
+        if (k == 0)
+            again(&m, &o, plan);
         json_decref(plan);
     }
     unmake(&m);

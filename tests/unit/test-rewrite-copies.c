@@ -171,6 +171,24 @@ static void test_same(void **state)
     unmake(&m);
 }
 
+/* A recipe leads to the same launches. */
+static void again(const struct made *m, const struct rw_options *o, const json_t *plan)
+{
+    struct dt_err e = {0};
+    struct dt_str why = {0};
+    json_t *first, *recipe, *second = NULL, *last = NULL;
+    must(rw_plan_recipe(dev, m->p, m->a, o, "sha256:none", &first, &recipe, &e), &e);
+    int r = rw_plan_by(dev, m->p, m->a, o, "sha256:none", recipe, &second, &last, &why, &e);
+    if (r)
+        fail_msg("%s", r < 0 ? e.detail : why.s);
+    assert_true(json_equal(json_object_get(plan, "launches"), json_object_get(second, "launches")));
+    assert_true(json_equal(recipe, last));
+    json_decref(first);
+    json_decref(recipe);
+    json_decref(second);
+    json_decref(last);
+}
+
 /* Whole plannings: the copy is gone where the rest of the search may only leave out what is dead; undone where it may
  * not; not looked for where it is denied. */
 static void test_plan(void **state)
@@ -194,6 +212,8 @@ static void test_plan(void **state)
             fail_msg("%d: %s", k, json_dumps(json_object_get(plan, "rewrites"), 0));
         assert_int_equal(json_array_size(json_object_get(plan, "launches")), k ? 4 : 3);
         assert_true(json_is_true(json_object_get(json_object_get(plan, "verified"), "bitwise")));
+        if (k == 0)
+            again(&m, &o, plan);
         json_decref(plan);
     }
     unmake(&m);
