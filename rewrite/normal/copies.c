@@ -281,10 +281,7 @@ static int move_readers(const struct ana_result *r, const struct rw_copy *c, str
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     memcpy(buffer, x->buffer, n * sizeof *buffer);
     memcpy(offset, x->offset, n * sizeof *offset);
-    if (!rw_passing(&g->buffer[c->to])) {
-        dt_str_addf(why, DT_BUFFER " leaves the graph", g->buffer[c->to].name);
-        ok = false;
-    } else if (c->by % ALIGN) {
+    if (c->by % ALIGN) {
         dt_str_addf(why, "the distance is no multiple of %d bytes", ALIGN);
         ok = false;
     } else if (g->buffer[c->from].module >= 0 || g->buffer[c->to].module >= 0) {
@@ -331,7 +328,7 @@ int rw_copies_find(const struct dev_prog *p, const struct ana_result *r, struct 
             x = dt_push(&ret->v, q) ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
             continue;
         }
-        if (is <= 0 || moved[l]) {
+        if (is <= 0 || moved[l] || !rw_passing(&g->buffer[c.to])) { /* what leaves the graph must be written */
             x = is < 0 ? dt_err_set(e, is, "out of memory") : 0;
             continue;
         }

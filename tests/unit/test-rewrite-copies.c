@@ -109,7 +109,7 @@ static const struct {
     {"n x0 p0, n p0 q0, n q0 y0", "x0p0p0q0q0y0", NULL},            /* it computes */
     {"n x0 p0, l p0 q0, n q0 y0", "x0p0p0q0q0y0", NULL},            /* a loop: not followed */
     {"n x0 p0, s p0 q0, n q0 y0", "x0p0p0q0q0y0", "multiple"},
-    {"n x0 p0, c p0 y0, n y0 z0", "x0p0p0y0y0z0", "leaves"},
+    {"n x0 p0, c p0 y0, n y0 z0", "x0p0p0y0y0z0", NULL},                               /* it leaves the graph */
     {"n x0 p0, c p0 q0, n x0 p0, n q0 y0", "x0p0p0q0x0p0q0y0", "writes"},              /* the source is written */
     {"n x0 p0, c p0 q0, n x0 q0, n q0 y0, c q0 z0", "x0p0p0q0x0q0q0y0q0z0", "writes"}, /* the copy is */
     {"n x0 p0, c p0 q0, n q0 p0, n p0 y0", "x0p0p0q0q0p0p0y0", "writes"},              /* by its reader: in place now */
