@@ -123,7 +123,9 @@ bool ana_sites_add(struct ana_taint_state *s, struct ana_sites *out, size_t *cap
     }
     if (op->flags & PTX_F_SIDE && (i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT || op->flags & PTX_F_CALL))
         out->side_effects = true;
-    if (i->op == PTX_OP_ST && (ptx_has(i, PTX_M_VOLATILE) || ptx_has(i, PTX_M_SYS)))
+    /* shared and local memory nobody sees but the block, `volatile` or not */
+    if (i->op == PTX_OP_ST && i->space != PTX_SHARED && i->space != PTX_LOCAL &&
+        (ptx_has(i, PTX_M_VOLATILE) || ptx_has(i, PTX_M_SYS)))
         out->side_effects = true;
     if (op->flags & PTX_F_CALL) {
         unsigned effect = ana_call_effect(s, i);

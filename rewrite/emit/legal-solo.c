@@ -137,6 +137,32 @@ static bool rw_solo_coherent(const struct rw_solo *s, struct dt_str *why)
     return !s->behind || absent(s, RW_LDU, "what the launch before it writes may be loaded by it", why);
 }
 
+static bool rw_solo_warps_apart(const struct rw_solo *s, struct dt_str *why)
+{
+    const struct rw_body *b = &s->body;
+    const struct ptx_function *f = b->f;
+    const char *name = s->prog->graph->launch[s->launch].name;
+    for (uint32_t n = 0; n < f->ninst; n++)
+        for (unsigned k = 0; k < f->inst[n].nopnd; k++) {
+            const struct ptx_opnd *o = &f->inst[n].opnd[k];
+            if (o->kind != PTX_O_SREG || (o->sreg != PTX_SR_TID && o->sreg != PTX_SR_NTID) || o->comp >= 0)
+                continue;
+            dt_str_addf(why, DT_LAUNCH ", PTX line %u: thread numbers as a vector", name, f->inst[n].line);
+            return false;
+        }
+    if (b->threads % 32)
+        dt_str_addf(why, DT_LAUNCH " has %u threads, not whole warps", name, b->threads);
+    else if (b->barriers)
+        dt_str_addf(why, DT_LAUNCH " has barriers", name);
+    else if (b->shared_used || b->shared_bytes)
+        dt_str_addf(why, DT_LAUNCH " has shared memory", name);
+    else if (s->atomics)
+        dt_str_addf(why, DT_LAUNCH " has atomics", name);
+    else
+        return absent(s, RW_ASYNC, "it may be the whole block's", why);
+    return false;
+}
+
 static const struct {
     const char *name;
     unsigned kinds;

@@ -11,6 +11,7 @@ struct rw_solo {
     uint32_t launch;
     bool behind;            /* there is a launch before it that it is to wait for */
     bool self_conflict;     /* of its analysis */
+    bool atomics;           /* the same; asked where its blocks become narrower */
     struct rw_body body;    /* facts of the launch's kernel; body.f NULL: it has none */
     struct ptx_module *own; /* its explicit form, where it needs one */
     struct ptx_module *m;   /* the copy */
@@ -24,7 +25,8 @@ enum rw_solo_kind {
     RW_SOLO_MOVES = 4 /* its blocks are numbered anew */,
     RW_SOLO_FETCHES = 8 /* it prefetches for the next one */,
     RW_SOLO_SPARES = 16 /* in more blocks, which do nothing else */,
-    RW_SOLO_ALL = 31
+    RW_SOLO_NARROWS = 32 /* its blocks become several, a part of the warps each */,
+    RW_SOLO_ALL = 63
 };
 
 int rw_solo_init(struct rw_solo *s, const struct dev_info *dev, const struct dev_prog *p, uint32_t launch,

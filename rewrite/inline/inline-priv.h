@@ -69,6 +69,18 @@ struct rw_group {  /* slots whose slices are one text (inline/merge.c) */
     unsigned nparam;
 };
 
+/* Of the elements' offsets in the buffer (inline/places.c): item is what an access moves at once. Offset - origin is
+ * the sum of step * number, the place that of weight * number, for numbers below n. */
+struct rw_places {
+    int64_t origin;
+    uint32_t item;
+    unsigned n;
+    struct rw_place {
+        uint32_t step, n;
+        uint64_t weight;
+    } digit[RW_DIGITS]; /* largest step first */
+};
+
 struct rw_inline {
     /* the two launches, by side; their texts, names, and what both are part of */
     const struct rw_facts *facts;
@@ -87,6 +99,8 @@ struct rw_inline {
     struct rw_joint *joint;
     unsigned njoint;
     unsigned nslot;
+    /* what stands for offsets in all that follows; NULL: they do themselves */
+    const struct rw_places *places;
     int64_t at[RW_SLOTS];           /* what each slot's offsets begin at; ascending */
     uint32_t loop;                  /* that the elements are in: 1 + the first instruction of its header; 0: none */
     bool *in_loop;                  /* per instruction of the guest */
@@ -126,9 +140,27 @@ void rw_tell_refusal(const struct rw_refusals *no, struct dt_str *why);
 
 /* threads.c: slots and digits */
 int rw_inline_threads(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e);
-/* ana_trace_launch; if there is no trace, `row` says so. */
+/* ana_trace_launch, of the guest through its places; if there is no trace, `row` says so. */
 int rw_inline_trace(const struct rw_inline *n, int side, ana_trace_fn fn, void *user, enum rw_inline_no row,
                     struct rw_refusals *no, struct dt_err *e);
+/* The number of a joint instruction that the access is at; UINT32_MAX: it is at none. */
+uint32_t rw_inline_joint_of(const struct rw_inline *n, const struct ana_trace *t);
+/* tid of the guest's thread of this linear number */
+void rw_inline_coords(const struct rw_inline *n, uint32_t thread, uint32_t at[3]);
+/* places.c: n->places, if there are any */
+int rw_inline_places(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e);
+/* The place of an offset; below 0: it has none. */
+int64_t rw_inline_place(const struct rw_places *p, int64_t offset);
+/* What rw_inline_on_view, an ana_trace_fn, hands the trace on to: accesses to the buffer at places, blocks and rounds
+ * one by one. */
+struct rw_inline_view {
+    const struct rw_inline *n;
+    ana_trace_fn fn;
+    void *user;
+    struct dt_arena arena;
+    bool lost; /* some access has no place */
+};
+int rw_inline_on_view(const struct ana_trace_box *b, void *view);
 /* loop.c: the loop's text (in_loop, again, carry) */
 int rw_inline_loop(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e);
 /* slice.c: slices, and the inductions that they need */

@@ -125,6 +125,7 @@ struct site { /* where the guest is put */
     const struct rw_inline *n;
     struct rw_phase p;
     uint32_t rem, tmp, none;   /* scratch registers */
+    uint32_t number, place;    /* the same, where there are places */
     uint32_t digit[RW_DIGITS]; /* of the slot */
     uint32_t slot, bit, one;   /* the slot; a 64-bit register, a predicate; where there are several texts */
     /* of the host's registers that point into the buffer: the same, counted from its begin */
@@ -339,6 +340,37 @@ static int emit_leave(struct site *s, const char *what, uint32_t limit)
     return r < 0 ? r : rw_emit_bra(s->j, s->p.end, s->none, false);
 }
 
+/* Emit: s->tmp = s->rem / step; s->rem %= step. */
+static int emit_divide(struct site *s, const char *Q, const char *TMP, uint32_t step)
+{
+    const char *REM = rw_rname(s->j, s->rem);
+    if (step & (step - 1))
+        return rw_emit(s->j, "div.u32 %s, %s, %u; mul.lo.u32 %s, %s, %u; sub.u32 %s, %s, %s;", Q, REM, step, TMP, Q,
+                       step, REM, REM, TMP);
+    return rw_emit(s->j, "shr.u32 %s, %s, %d; and.b32 %s, %s, %u;", Q, REM, __builtin_ctz(step), REM, REM, step - 1);
+}
+
+/* s->rem, an offset from the first place's: the place instead, less the origin of places. */
+static int emit_place(struct site *s)
+{
+    struct rw_join *j = s->j;
+    const struct rw_inline *n = s->n;
+    const struct rw_places *p = n->places;
+    const char *REM = rw_rname(j, s->rem), *TMP = rw_rname(j, s->tmp), *Q = rw_rname(j, s->number),
+               *SUM = rw_rname(j, s->place);
+    int r = rw_emit(j, "mov.u32 %s, %u;", SUM, (uint32_t)-n->origin);
+    for (unsigned k = 0; k < p->n && r == 0; k++) {
+        r = emit_divide(s, Q, TMP, p->digit[k].step);
+        if (r == 0 && n->partial)
+            r = emit_leave(s, Q, p->digit[k].n);
+        if (r == 0)
+            r = rw_emit(j, "mad.lo.u32 %s, %s, %u, %s;", SUM, Q, (uint32_t)p->digit[k].weight, SUM);
+    }
+    if (r == 0 && n->partial)
+        r = emit_leave(s, REM, p->item);
+    return r < 0 ? r : rw_emit(j, "add.u32 %s, %s, %s;", REM, REM, SUM);
+}
+
 /* Emit the digits of the offset in s->rem into registers, one by one. */
 static int emit_digits(struct site *s)
 {
@@ -388,13 +420,13 @@ static int emit_offset(struct site *s, const struct ptx_opnd *a, unsigned comp)
     const struct rw_inline *n = s->n;
     uint32_t from = n->drop_arg ? a->reg : shadow_of(s, a->reg);
     const char *REM = rw_rname(j, s->rem);
-    int64_t add = a->off + (int64_t)comp * n->elem - n->origin;
+    int64_t add = a->off + (int64_t)comp * n->elem - (n->places ? n->places->origin : n->origin);
     if (from == PTX_NO_REG)
         return DT_E_NOMEM;
     int r = rw_emit(j, "cvt.u32.u64 %s, %s;", REM, rw_rname(j, from));
     if (r == 0 && (int32_t)(uint32_t)add)
         r = rw_emit(j, "add.s32 %s, %s, %lld;", REM, REM, (long long)(int32_t)(uint32_t)add);
-    return r;
+    return r == 0 && n->places ? emit_place(s) : r;
 }
 
 /* Emit the text of one group of slots. */
@@ -520,6 +552,10 @@ static int inline_prepare(struct site *s)
         s->shadow[k] = PTX_NO_REG;
     s->rem = new_reg(j, PTX_U32, "dt_rem");
     s->tmp = new_reg(j, PTX_U32, "dt_t");
+    s->number = n->places ? new_reg(j, PTX_U32, "dt_n") : PTX_NO_REG;
+    s->place = n->places ? new_reg(j, PTX_U32, "dt_place") : PTX_NO_REG;
+    if (n->places && (s->number == PTX_NO_REG || s->place == PTX_NO_REG))
+        return DT_E_NOMEM;
     s->none = n->partial ? new_reg(j, PTX_PRED, "dt_none") : PTX_NO_REG;
     s->slot = s->bit = s->one = PTX_NO_REG;
     s->round = PTX_NO_REG;

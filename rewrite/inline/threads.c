@@ -52,8 +52,8 @@ struct corner {
 struct walk {
     struct rw_inline *n;
     struct rw_refusals *no;
-    bool known[6]; /* n->step[] */
-    bool by_known;
+    bool known[6];         /* n->step[] */
+    bool by_known, uneven; /* uneven: it is no sum of steps */
     uint32_t rounds;
     struct dt_vec(struct corner) corner;
     bool *have;     /* per joint instruction: its at[] is known */
@@ -82,14 +82,19 @@ int rw_inline_trace(const struct rw_inline *n, int side, ana_trace_fn fn, void *
                     struct rw_refusals *no, struct dt_err *e)
 {
     const char *why = NULL;
-    int r = ana_trace_launch(n->facts->prog, n->facts->launch[side], fn, user, &why, e);
+    struct rw_inline_view view = {.n = n, .fn = fn, .user = user};
+    bool through = n->places && side == n->guest;
+    int r = ana_trace_launch(n->facts->prog, n->facts->launch[side], through ? rw_inline_on_view : fn,
+                             through ? &view : user, &why, e);
+    dt_arena_done(&view.arena);
+    if (view.lost)
+        rw_no(no, row, "elements of " DT_LAUNCH " have no place", n->name[side]);
     if (r == 0)
         rw_no(no, row, DT_LAUNCH " cannot be followed thread by thread: %s", n->name[side], why ? why : "?");
     return r < 0 ? r : 0;
 }
 
-/* The numbers of the guest's thread. */
-static void coords(const struct rw_inline *n, uint32_t thread, uint32_t at[3])
+void rw_inline_coords(const struct rw_inline *n, uint32_t thread, uint32_t at[3])
 {
     const uint32_t *b = n->body[n->guest]->block;
     at[0] = thread % b[0];
@@ -106,8 +111,7 @@ static const struct ptx_inst *inst_of(const struct rw_inline *n, const struct an
     return &n->body[n->guest]->f->inst[t->inst];
 }
 
-/* The number of the access's joint instruction; UINT32_MAX: it is none. */
-static uint32_t joint_of(const struct rw_inline *n, const struct ana_trace *t)
+uint32_t rw_inline_joint_of(const struct rw_inline *n, const struct ana_trace *t)
 {
     for (uint32_t k = 0; k < n->njoint; k++)
         if (n->joint[k].inst == t->inst)
@@ -126,8 +130,8 @@ static void find_steps(struct walk *w, const struct ana_trace_box *b, const stru
     for (unsigned d = 0; d < 3; d++)
         for (uint32_t k = 0; k < t->n && k < TRIES && !w->known[d]; k++)
             for (uint32_t q = k + 1; q < t->n && !w->known[d]; q++) {
-                coords(n, t->thread[k], x);
-                coords(n, t->thread[q], y);
+                rw_inline_coords(n, t->thread[k], x);
+                rw_inline_coords(n, t->thread[q], y);
                 if (t->round && (t->round[k] || t->round[q]))
                     continue;
                 int64_t way = t->base[q] - t->base[k], by = (int64_t)y[d] - x[d];
@@ -161,6 +165,16 @@ static void find_round(struct walk *w, const struct ana_trace_box *b, uint32_t i
             }
 }
 
+/* Does the corner differ from the first one in just one number? */
+static bool useful(const struct walk *w, const struct corner *x)
+{
+    const struct corner *v = w->corner.p;
+    unsigned differ = 0;
+    for (unsigned k = 0; k < 3 && w->corner.n; k++)
+        differ += v->lo[k] != x->lo[k];
+    return !w->corner.n || (differ == 1 && x->inst == v->inst && w->corner.n < 4096);
+}
+
 static int on_steps(const struct ana_trace_box *b, void *user)
 {
     struct walk *w = user;
@@ -168,7 +182,7 @@ static int on_steps(const struct ana_trace_box *b, void *user)
     int r = 0;
     for (uint32_t k = 0; k < b->n && r == 0; k++) {
         const struct ana_trace *t = &b->access[k];
-        if (!t->n || joint_of(n, t) == UINT32_MAX)
+        if (!t->n || rw_inline_joint_of(n, t) == UINT32_MAX)
             continue;
         if (n->loop == UINT32_MAX)
             n->loop = t->loop;
@@ -177,10 +191,8 @@ static int on_steps(const struct ana_trace_box *b, void *user)
                   n->name[n->guest]);
         find_steps(w, b, t);
         find_round(w, b, k);
-        if (t->round && t->round[0])
-            continue;
         struct corner x = {{b->lo[0], b->lo[1], b->lo[2]}, t->thread[0], t->inst, t->base[0]};
-        if (w->corner.n < 4096 && !dt_push(&w->corner, x))
+        if (!(t->round && t->round[0]) && useful(w, &x) && !dt_push(&w->corner, x))
             r = DT_E_NOMEM;
     }
     return r;
@@ -202,8 +214,8 @@ static void more_steps(struct walk *w)
         if (differ != 1 || v[i].inst != v[0].inst)
             continue;
         int64_t way = v[i].base - v[0].base;
-        coords(n, v[0].thread, x);
-        coords(n, v[i].thread, y);
+        rw_inline_coords(n, v[0].thread, x);
+        rw_inline_coords(n, v[i].thread, y);
         for (unsigned k = 0; k < 3; k++) {
             way -= n->step[k] * ((int64_t)y[k] - x[k]);
             if (k != d)
@@ -235,9 +247,9 @@ static int on_begin(const struct ana_trace_box *b, void *user)
     uint32_t x[3];
     for (uint32_t i = 0; i < b->n; i++) {
         const struct ana_trace *t = &b->access[i];
-        uint32_t j = joint_of(n, t);
+        uint32_t j = rw_inline_joint_of(n, t);
         for (uint32_t k = 0; j != UINT32_MAX && k < t->n; k++) {
-            coords(n, t->thread[k], x);
+            rw_inline_coords(n, t->thread[k], x);
             int64_t round = t->round ? t->round[k] : 0, at = t->base[k] - threads_sum(n, b, x) - round * n->by;
             bool good = (!w->have[j] || at == w->at[j]) &&
                         (t->round ? t->times[k] == 1 || (t->by && t->by[k] == n->by) : !t->moves && t->times[k] == 1);
@@ -256,6 +268,7 @@ static int on_begin(const struct ana_trace_box *b, void *user)
             if (t->buffer[k] != n->buffer)
                 rw_no(w->no, RW_NO_plain_sites, "an access of " DT_LAUNCH " reaches another buffer", n->name[n->guest]);
             if (!good) {
+                w->uneven = true;
                 rw_no(w->no, RW_NO_thread_map,
                       "%s of " DT_LAUNCH " to thread numbers is not one sum of steps (thread %u of block %u,%u,%u)",
                       n->host ? "what each thread writes" : "what each thread reads", n->name[n->guest], t->thread[k],
@@ -344,6 +357,7 @@ static void make_digits(struct walk *w, struct rw_refusals *no)
               n->nslot ? "too many elements each" : "none");
         n->nslot = n->nslot ? n->nslot : 1;
     } else if (!slot_digits(n)) {
+        w->uneven = true;
         rw_no(no, RW_NO_thread_map, "the elements that a thread of " DT_LAUNCH " has do not lie at even distances",
               name);
     }
@@ -402,7 +416,7 @@ static void on_unit(struct check *w, const struct ana_trace_box *b, const struct
     const struct rw_inline *n = w->n;
     uint32_t x[3], thread = t->thread[k];
     int64_t round = t->round ? t->round[k] : 0;
-    coords(n, thread, x);
+    rw_inline_coords(n, thread, x);
     if (t->round || !(w->joint[thread] >> slot & 1))
         w->units += blocks_in(b) * (uint64_t)t->times[k];
     w->joint[thread] |= UINT64_C(1) << slot;
@@ -442,7 +456,7 @@ static void in_own(struct check *w, const struct ana_trace_box *b, const struct 
     int64_t bytes = t->bytes / parts;
     bool good = n->loop ? t->loop == n->loop : !t->moves && t->times[k] == 1;
     int64_t round = good && t->round ? t->round[k] : 0;
-    coords(n, t->thread[k], x);
+    rw_inline_coords(n, t->thread[k], x);
     if (good && t->times[k] > 1)
         good = t->by && t->by[k] % bytes == 0 && n->by % n->elem == 0 && t->by[k] / bytes == n->by / n->elem;
     for (unsigned s = 0; s < n->nslot && good; s++) {
@@ -476,10 +490,12 @@ static int on_check(const struct ana_trace_box *b, void *user)
         memset(w->had, 0, THREADS * sizeof *w->had);
         memset(w->wrote, 0, THREADS * sizeof *w->wrote);
     }
-    memset(w->cell, 0, (size_t)nbuffer * THREADS * sizeof *w->cell);
+    for (uint32_t k = 0; k < nbuffer; k++)
+        if (w->use[k])
+            memset(&w->cell[(size_t)k * THREADS], 0, THREADS * sizeof *w->cell);
     for (uint32_t i = 0; i < b->n; i++) {
         const struct ana_trace *t = &b->access[i];
-        uint32_t j = joint_of(n, t);
+        uint32_t j = rw_inline_joint_of(n, t);
         uint64_t whose = n->nslot < 2;
         if (t->evidence != ANA_PROVED)
             rw_no(w->no, RW_NO_thread_map, DT_LAUNCH " takes addresses from what a buffer holds", n->name[n->guest]);
@@ -563,7 +579,8 @@ static void check_counts(const struct check *w, struct rw_refusals *no, struct d
     }
 }
 
-int rw_inline_threads(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e)
+static int find_digits(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, bool *ret_uneven,
+                       struct dt_err *e)
 {
     struct walk w = {.n = n, .no = no};
     w.have = dt_new_array(a, bool, n->njoint + 1);
@@ -581,7 +598,23 @@ int rw_inline_threads(struct rw_inline *n, struct rw_refusals *no, struct dt_are
     if (r == 0 && !no->any)
         make_digits(&w, no);
     free(w.corner.p);
+    *ret_uneven = w.uneven;
     return r;
+}
+
+int rw_inline_threads(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e)
+{
+    struct rw_inline before = *n;
+    struct rw_refusals none = {.arena = no->arena};
+    bool uneven = false;
+    int r = find_digits(n, no, a, &uneven, e);
+    if (r < 0 || !uneven)
+        return r;
+    if ((r = rw_inline_places(&before, &none, a, e)) < 0 || !before.places)
+        return r;
+    *n = before;
+    *no = none;
+    return find_digits(n, no, a, &uneven, e);
 }
 
 int rw_inline_check(const struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e)

@@ -169,6 +169,50 @@ static const char cuda[] =
     "#pragma unroll 1\n"
     "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += 512) { h[i] = h[i] * 2.0f; y[i] = same[i] + "
     "1.0f; } }\n"
+    /* a matrix of 64 x 96 by heads of 32 columns: [3][64][32]; three rounds in one, vectors, a loop in place */
+    "#define HEADS(i) ((i) % 2048 / 32 * 96 + (i) / 2048 * 32 + (i) % 32)\n"
+    "extern \"C\" __global__ void heads(const float *h, const float *__restrict__ b, float *y, int n) {\n"
+    "  int t = blockIdx.x * blockDim.x + threadIdx.x;\n"
+    "#pragma unroll\n"
+    "  for (int k = 0; k < 3; k++) { int i = t + k * 2048; if (i < n) y[i] = (h[HEADS(i)] + b[HEADS(i) % 96]) * "
+    "0.125f; } "
+    "}\n"
+    "extern \"C\" __global__ void heads4(const float4 *h, float4 *y) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; float4 v = h[i % 512 / 8 * 24 + i / 512 * 8 + i % 8];\n"
+    "  v.x += 1.0f; v.y *= 2.0f; v.z -= 3.0f; v.w *= v.w; y[i] = v; }\n"
+    "extern \"C\" __global__ void heads_on(const float *h, float *x, int n) {\n"
+    "#pragma unroll 1\n"
+    "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += 1024) x[i] += h[HEADS(i)]; }\n"
+    "extern \"C\" __global__ void heads_out(const float *x, float *h) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; h[HEADS(i)] = x[i] - 2.0f; }\n"
+    /* [3][32][64]; together again, by threads whose blocks divide nothing */
+    "extern \"C\" __global__ void upright(const float *h, float *y) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = h[i % 64 * 96 + i / 64] + 1.0f; }\n"
+    "extern \"C\" __global__ void together(const float *h, float *y, int n) {\n"
+    "  int t = blockIdx.x * 200 + threadIdx.x;\n"
+    "#pragma unroll\n"
+    "  for (int k = 0; k < 5; k++) { int i = t + k * 1400; if (i < n) y[i] = h[i % 96 / 32 * 2048 + i / 96 * 32 + i % "
+    "32]; "
+    "} }\n"
+    /* 32 of the 96 columns, by heads of 16 */
+    "extern \"C\" __global__ void lot(const float *h, const float *b, float *y, int at, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x, c = at + i / 1024 * 16 + i % 16;\n"
+    "  if (i < n) y[i] = h[i % 1024 / 16 * 96 + c] + b[c]; }\n"
+    /* every third column, upright */
+    "extern \"C\" __global__ void comb(const float *h, float *y) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = h[i % 64 * 96 + i / 64 * 3 + 1] * 3.0f; }\n"
+    /* each row turned by its number: no digits; one element for two threads */
+    "extern \"C\" __global__ void skew(const float *h, float *y) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = h[i / 32 * 32 + (i + i / 32) % 32] - 1.0f; }\n"
+    "extern \"C\" __global__ void heads_twice(const float *h, float *y) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = h[HEADS(i / 2)]; }\n"
+    /* rows that overlap; columns of vectors */
+    "extern \"C\" __global__ void overlap(const float *h, float *y) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = h[i / 96 * 64 + i % 96] - 1.0f; }\n"
+    "extern \"C\" __global__ void columns2(const float2 *h, float2 *y) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; float2 v = h[i % 32 * 32 + i / 32]; v.x += 1.0f; v.y -= 1.0f; "
+    "y[i] = "
+    "v; }\n"
     /* what must be refused */
     K_SHIFT
     "extern \"C\" __global__ void twice(const float *x, float *y, int n) {\n" /* zero, barrier, then the value */
@@ -532,6 +576,50 @@ static const struct graph graphs[] = {
      {"p4", "c4", "thread-map", YES},
       {"p5", "c5", "bystanders", "bystanders"}, {"p6", "c6", "own-ways", YES}},
      7},
+    {"by heads behind tiles, and together again; blocks that divide nothing",
+     F("a", 16384, "input") "," F("w", 24576, "weight") "," F("b", 384, "weight") "," I("h", 24576) ","
+     I("g", 24576) "," I("u", 24576) "," O("y", 24576),
+     L("gemm", "gemm", "[3,2,1]", "[256,1,1]", B("a") "," B("w") "," B("h") "," N(96) "," N(64)) ","
+     L("q", "heads", "[16,1,1]", "[128,1,1]", B("h") "," B("b") "," B("g") "," N(6144)) ","
+     L("o", "together", "[7,1,1]", "[200,1,1]", B("g") "," B("u") "," N(6144)) ","
+     L("t", "upright", "[48,1,1]", "[128,1,1]", B("u") "," B("y")),
+     {{"gemm", "q", YES, POINT}, {"q", "o", YES, YES}, {"o", "t", YES, YES}},
+     1},
+    {"by heads in vectors, and onto what is there in a loop",
+     F("a", 16384, "input") "," F("w", 24576, "weight") "," F("x", 24576, "inout") "," I("h", 24576) ","
+     I("g", 24576) "," I("u", 24576) "," O("y", 24576),
+     L("gemm", "gemm", "[3,2,1]", "[256,1,1]", B("a") "," B("w") "," B("h") "," N(96) "," N(64)) ","
+     L("v", "heads4", "[12,1,1]", "[128,1,1]", B("h") "," B("g")) ","
+     L("res", "heads_on", "[8,1,1]", "[128,1,1]", B("g") "," B("x") "," N(6144)) ","
+     L("out", "heads_out", "[48,1,1]", "[128,1,1]", B("x") "," B("u")) ","
+     LM("m", "soft", "softmax", "[48,1,1]", "[64,1,1]", 256, B("u") "," B("y") "," N(128)),
+     {{"gemm", "v", YES, POINT}, {"v", "res", YES, YES}, {"res", "out", YES, "plain-sites"},
+      {"out", "soft", POINT, YES}},
+     2},
+    {"each third of the columns by heads, a tail; every third column",
+     F("a", 16384, "input") "," F("w", 24576, "weight") "," F("b", 384, "weight") "," I("h", 24576) ","
+     O("q", 8192) "," O("k", 8192) "," O("v", 8000) "," O("c", 8192),
+     L("gemm", "gemm", "[3,2,1]", "[256,1,1]", B("a") "," B("w") "," B("h") "," N(96) "," N(64)) ","
+     L("q", "lot", "[16,1,1]", "[128,1,1]", B("h") "," B("b") "," B("q") "," N(0) "," N(2048)) ","
+     L("k", "lot", "[21,1,1]", "[100,1,1]", B("h") "," B("b") "," B("k") "," N(32) "," N(2048)) ","
+     L("v", "lot", "[16,1,1]", "[128,1,1]", B("h") "," B("b") "," B("v") "," N(64) "," N(2000)) ","
+     L("c", "comb", "[16,1,1]", "[128,1,1]", B("h") "," B("c")),
+     {{"gemm", "q", YES, POINT}, {"gemm", "k", YES, POINT}, {"gemm", "v", YES, POINT}, {"gemm", "c", YES, POINT}},
+     1},
+    {"turned rows, two threads to an element of a head, rows that overlap; columns of vectors",
+     F("x", 24576, "input") "," I("h", 24576) "," I("g", 24576) "," I("u", 24576) "," I("w", 24576) ","
+     O("y", 24576) "," O("z", 49152) "," O("v", 24576) "," O("s", 8192),
+     L("p", "gelu", "[48,1,1]", "[128,1,1]", B("x") "," B("h") "," N(6144)) ","
+     L("c", "skew", "[48,1,1]", "[128,1,1]", B("h") "," B("y")) ","
+     L("p2", "gelu", "[48,1,1]", "[128,1,1]", B("x") "," B("g") "," N(6144)) ","
+     L("c2", "heads_twice", "[96,1,1]", "[128,1,1]", B("g") "," B("z")) ","
+     L("p3", "gelu", "[48,1,1]", "[128,1,1]", B("x") "," B("u") "," N(6144)) ","
+     L("c3", "overlap", "[48,1,1]", "[128,1,1]", B("u") "," B("v")) ","
+     L("p4", "gelu", "[48,1,1]", "[128,1,1]", B("x") "," B("w") "," N(6144)) ","
+     L("c4", "columns2", "[8,1,1]", "[128,1,1]", B("w") "," B("s")),
+     {{"p", "c", "thread-map", YES}, {"p2", "c2", "thread-map", YES}, {"p3", "c3", "thread-map", YES},
+      {"p4", "c4", YES, YES}},
+     4},
     {"two buffers between them, and a second output",
      F("x", 8192, "input") "," I("h", 8192) "," I("g", 8192) "," O("u", 8192) "," I("v", 8192) "," O("y", 8192),
      L("p", "both", "[16,1,1]", "[128,1,1]", B("x") "," B("h") "," B("g") "," N(2048)) ","

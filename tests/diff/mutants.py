@@ -444,6 +444,10 @@ SPLIT = [
                            launch("b", "m", "scale", "h", "y", grid=140)],
                           n=WIDE, z=buffer(1, "inout", **ZERO)), "refused: verification"),
 ]
+NARROW = [  # a block's warps meet at a barrier, and hand their elements on
+    ("warps_apart", "", graph([launch("a", "i", "reverse", "x", "h"), launch("b", "m", "scale", "h", "y")]),
+     "refused: verification"),
+]
 DATAFLOW = [ # a map that is not kept: nobody would wait
     ("block_maps", "", graph([launch("a", "m", "one", "x", "h", grid=6000, block=1),
                               launch("b", "m", "all", "h", "y", 6000, grid=6000, block=32)], n=6000),
@@ -568,6 +572,7 @@ def main():
     cases = ([(c, "block-fusion", False) for c in CASES] + [(c, "block-fusion", False) for c in INLINED] +
              [(c, "block-fusion", True) for c in HARDWARE] + [(c, "block-fusion", False) for c in CLUSTERS] +
              [(c, "recompute", False) for c in RECOMPUTE] + [(c, "split", False) for c in SPLIT]
+             + [(c, "narrow-blocks", False) for c in NARROW]
              + [(c, "dataflow-fusion", False) for c in DATAFLOW] +
              [(c, "calls", False) for c in CALLS] + [(c, "calls", True) for c in CALLS_HARDWARE] +
              [(c, "copies", False) for c in COPIES] +

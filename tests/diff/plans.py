@@ -177,6 +177,17 @@ extern "C" __global__ void oddrows(const float *x, float *y, int cols) /* a row 
     for (int k = 0; k < 48; k++) v += s[k];
     for (int k = threadIdx.x; k < cols; k += 48) y[blockIdx.x * cols + k] = x[blockIdx.x * cols + k] - 0.01f * v;
 }
+extern "C" __global__ void gather(const float *x, float *y, int n, int a, int b, int s, int t, int u) /* digits of i, in another order */
+{
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+        y[i] = x[i % a * s + i / a % b * t + i / (a * b) * u] * 0.75f;
+}
+extern "C" __global__ void scatter(const float *x, float *y, int n, int a, int b, int s, int t, int u) /* two elements a thread */
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x, k = i + gridDim.x * blockDim.x;
+    if (i < n) y[i % a * s + i / a % b * t + i / (a * b) * u] = x[i] - 0.5f;
+    if (k < n) y[k % a * s + k / a % b * t + k / (a * b) * u] = x[k] - 0.5f;
+}
 extern "C" __global__ void top(const float *x, float *y, int m) /* the first rows alone */
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -308,6 +319,14 @@ class Maker:
             if rng.random() < 0.5:
                 self.unread.add(out)
             return self.value(out, rows, cols)
+        elif kind in ("gather", "scatter"):
+            a = rng.choice([k for k in (2, 3, 4, 8, 12, 16, 32) if n % k == 0])
+            b = rng.choice([k for k in (1, 2, 3, 4, 5, 8, 16) if n // a % k == 0])
+            order, step, size = rng.sample(range(3), 3), [0, 0, 0], 1
+            for d in order:
+                step[d], size = size, size * (a, b, n // (a * b))[d]
+            grid = up(n, block * (2 if kind == "scatter" else rng.choice([1, 2, 3])))
+            self.launch(kind, [grid, 1, 1], [block, 1, 1], 0, src, out, n, a, b, *step)
         elif kind == "oddrows":
             self.launch(kind, [rows, 1, 1], [48, 1, 1], 0, src, out, cols)
         elif kind == "colsum":
@@ -331,12 +350,13 @@ class Maker:
 
 
 SAME = ["ring", "unary", "gelu", "vec4", "inplace", "bias2d", "bias4", "unrolled", "tiles", "rowsum", "warprows",
-        "flip", "oddrows"]
+        "flip", "oddrows", "gather", "scatter"]
 ANY = SAME + ["gemm", "turn", "halve", "binary", "copy", "memset", "top", "add4"]
 
 
 # what a kind is about: weights; readers of a part; element-wise over many blocks
 FAVOUR = {"prefetch": ["gemm", "bias2d", "bias4"], "dead-blocks": ["top"], "split": ["unary", "gelu", "unrolled"],
+          "register": ["gather", "scatter", "gemm", "gelu", "bias4"], "narrow-blocks": ["gather", "unary", "warprows"],
           "cluster": ["ring", "rowsum", "warprows", "gemm", "gelu", "unary"]}
 
 
@@ -465,8 +485,8 @@ def check(planner, seed, kinds):
     verdicts, gain = {}, 1.0
     only, requests = ways(seed, kinds)
     for more in requests:
-        force, graph = "force" in more, build(seed, "cluster" if requests[1].get("levels", "").startswith("cluster")
-                                              else only)
+        level = requests[1].get("levels", "").split(",")[0]
+        force, graph = "force" in more, build(seed, level if level in ("cluster", "register") else only)
         how = " (forced%s)" % (": " + only + " " + more.get("levels", "") if only else "") if force else ""
         a = planner.ask({"graph": graph, "seeds": [11, 12], "inputs": 2, "schedules": 3} | more)
         if "error" in a:

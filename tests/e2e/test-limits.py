@@ -10,7 +10,8 @@ import os
 from harness import FolderCase, cli, main, write
 
 N = 4096
-MOVES = {"block-fusion", "parallel-fusion", "split", "dead-blocks", "recompute", "dataflow-fusion"}
+MOVES = {"block-fusion", "parallel-fusion", "split", "dead-blocks", "recompute", "dataflow-fusion",
+         "narrow-blocks"}
 
 
 def entry(name, body, params="", inside=""):

@@ -249,8 +249,9 @@ static void again(const struct made *m, const struct rw_options *o, const json_t
 /* Not forced: it is kept where a later rewrite is, undone where none is, and not looked for where it is denied. */
 static void test_undone(void **state)
 {
-    static const char *const others[] = {"block-fusion", "recompute",           "split",    "parallel-fusion",
-                                         "prefetch",     "programmatic-launch", "versions", "dead-blocks"},
+    static const char *const others[] = {"block-fusion",    "recompute",   "split",
+                                         "parallel-fusion", "prefetch",    "programmatic-launch",
+                                         "versions",        "dead-blocks", "narrow-blocks"},
                              *const calls[] = {"calls"};
     static const char *const want[] = {"kept", "dropped", "absent"};
     struct made m;

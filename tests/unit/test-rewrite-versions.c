@@ -218,7 +218,7 @@ static void test_plan(void **state)
     static const char *const no_versions[] = {"versions"}, *const others[] = {"block-fusion", "recompute",
                                                                               "split",        "parallel-fusion",
                                                                               "prefetch",     "programmatic-launch",
-                                                                              "dead-blocks"};
+                                                                              "dead-blocks",  "narrow-blocks"};
     struct dt_err e = {0};
     struct made m;
     size_t launches[3];
