@@ -6,7 +6,8 @@
  * places of constants are no part of a shape. A use is a shape, one of its operands (two factors, or two summands,
  * count as one), the operand's sign, and one thing that its value comes from: a float instruction of some shape, a
  * constant by value, or something else (a load, a parameter, integers, bits). A CALL of a subroutine has the shape of
- * everything in the subroutine. Line by line of the posted PTX it refuses
+ * everything in the subroutine. Functions of the PTX are compared as well, by their own lines. Line by line of the
+ * posted PTX it refuses
  *   new       a float instruction or a use that the posted line does not have, or an instruction without a posted line.
  *             One exception: the posted line has all its own instructions, and the same shape with the same uses is
  *             elsewhere in the posted kernel. The assembler gives merged equal instructions one line or another.
@@ -33,7 +34,17 @@
 
 /* ---- sets -------------------------------------------------------------------------------------------------------- */
 
-static bool mine(const struct side *s, uint32_t k) { return s->shape[k] && s->c.block[s->c.block_of[k]].func == 0; }
+static bool mine(const struct side *s, uint32_t k) { return s->shape[k] && machine_own(&s->c, k); }
+
+/* Does the value go through a call between functions of the PTX? Nothing is combined across it, and a kernel in which
+ * the function is written out has a joint there (rewrite/normal/callee.c). */
+static bool crosses(const struct side *s, const struct use *u)
+{
+    return u->kind == FROM_CALLER ||
+           (u->kind == FROM_FLOAT &&
+            s->c.block[s->c.block_of[u->value]].func != s->c.block[s->c.block_of[u->inst]].func &&
+            machine_own(&s->c, u->value));
+}
 
 static uint32_t unique(uint64_t *v, uint32_t n)
 {
@@ -55,7 +66,7 @@ static int index_side(const struct side *s, struct side *to)
 {
     uint64_t *at = dt_reallocarray(to->at, (size_t)to->nat + s->c.n + 1, sizeof *at);
     to->at = at ? at : to->at;
-    uint64_t *used = dt_reallocarray(to->used, (size_t)to->nused + 2 * (size_t)s->nuse + 1, sizeof *used);
+    uint64_t *used = dt_reallocarray(to->used, (size_t)to->nused + 3 * (size_t)s->nuse + 1, sizeof *used);
     to->used = used ? used : to->used;
     uint64_t *any = dt_reallocarray(to->any, (size_t)to->nany + s->nuse + s->c.n + 1, sizeof *any);
     to->any = any ? any : to->any;
@@ -71,6 +82,8 @@ static int index_side(const struct side *s, struct side *to)
             used[to->nused++] = machine_mix(line, s->use[u].key);
             if (s->use[u].kind == FROM_FLOAT && s->use[u].folded)
                 used[to->nused++] = machine_mix(line, s->use[u].folded);
+            if (crosses(s, &s->use[u]))
+                used[to->nused++] = machine_mix(line, s->use[u].loose);
             any[to->nany++] = s->use[u].key;
         }
     }
@@ -384,6 +397,8 @@ static int is_kept(const struct compare *x, unsigned p, uint32_t k, struct dt_st
     const struct side *t = &x->was[p];
     uint64_t key = line_key(t->group, t->c.line[k]);
     uint32_t now = 0, was = 0;
+    if (t->c.call[k] != CODE_NONE && t->c.func[t->c.call[k]].posted)
+        return 1; /* what it leads to is looked at line by line */
     if (arithmetic_has(x->divides, x->ndivides, key) && (divides_integers(t, k) || t->c.call[k] != CODE_NONE))
         return 1;
     if (is_sign(t, k)) {

@@ -5,6 +5,7 @@
 #include "device/machine.h"
 
 #define CODE_NONE UINT32_MAX
+#define CODE_TEXTS 64 /* most sections of code of one kernel */
 
 struct code_block { /* instructions first … last */
     uint32_t first, last, func;
@@ -15,11 +16,17 @@ struct code_func { /* 0 the entry, others what CALL leads to */
     uint32_t ret, nret; /* code.ret[ret …]: blocks that end in RET */
     uint32_t args[8];   /* registers in which a value comes from the caller to a float instruction, one bit each */
     uint64_t shape;     /* what it computes, without registers and lines */
+    bool posted;        /* a function of the PTX, with lines of its own; not what the assembler put there */
 };
 
 struct code {
     struct sass_inst *inst;
     uint32_t n, nentry; /* the entry's own come first, then those of sections that are called */
+    struct code_text {  /* which these are; 0 the entry's */
+        unsigned section;
+        uint32_t first, n;
+    } text[CODE_TEXTS];
+    unsigned ntext;
     unsigned sm;
     const uint8_t *bank2; /* constants that the assembler put there */
     size_t nbank2;
@@ -69,10 +76,10 @@ void code_done(struct code *c);
 /* The origins of register reg, an operand of the instruction `at`, searched through moves and selects. 0; 1: too much
  * to say; DT_E_NOMEM. */
 int code_origins(struct code *c, uint32_t at, bool uniform, unsigned reg, unsigned half, struct origins *out);
-/* The lines of every instruction, from .nv_debug_line_sass (posted: of the PTX itself) or .debug_line. 0, DT_E_NOMEM,
- * 1: there is none. */
+/* The lines of every instruction of the entry, and (functions) of the functions that it calls, from .nv_debug_line_sass
+ * (posted: of the PTX itself) or .debug_line. 0, DT_E_NOMEM, 1: there is none. */
 struct elf_file;
-int code_lines(struct code *c, const struct elf_file *f, unsigned text, bool posted);
+int code_lines(struct code *c, const struct elf_file *f, bool posted, bool functions);
 
 /* How many threads ran each block (ret[nblock], 0 before): `lanes` began the kernel. 0; 1: some function's are by lines
  * alone; 2: too many functions; DT_E_NOMEM. */
@@ -111,6 +118,8 @@ static inline uint64_t machine_mix(uint64_t h, uint64_t v)
 /* Shapes, uses, lines. 0, an error, or 1 and `why`: something is not known. Pair with side_done in every case. */
 int side_read(struct side *s, const struct dev_part *p, bool posted, struct dt_str *why, struct dt_err *e);
 void side_done(struct side *s);
+/* Is instruction k the entry's, or a function's of its PTX? */
+bool machine_own(const struct code *c, uint32_t k);
 unsigned machine_idle(const struct sass_inst *i);
 int machine_order(const void *a, const void *b); /* of uint64_t, for qsort */
 

@@ -14,7 +14,6 @@
 #include "base/alloc.h"
 
 #define MOST_INST 262144
-#define MOST_TEXTS 64
 
 /* ---- blocks and functions ---------------------------------------------------------------------------------------- */
 
@@ -28,11 +27,6 @@ static bool sure(const struct sass_inst *i) { return sass_always(i) && (i->hi >>
 
 struct load {
     struct elf_file f;
-    struct {
-        unsigned section;
-        uint32_t first, n;
-    } text[MOST_TEXTS];
-    unsigned ntext;
 };
 
 static bool sass_code_grow(struct code *c, uint32_t n)
@@ -49,16 +43,16 @@ static int load_text(struct code *c, struct load *l, unsigned section, struct dt
 {
     struct elf_section text;
     if (!elf_section(&l->f, section, &text) || !text.p || !text.size || text.size % 16 ||
-        text.size / 16 > MOST_INST - c->n || l->ntext == MOST_TEXTS) {
+        text.size / 16 > MOST_INST - c->n || c->ntext == CODE_TEXTS) {
         dt_str_add(why, "there is machine code that cannot be read");
         return 1;
     }
     uint32_t first = c->n, n = (uint32_t)(text.size / 16);
     if (!sass_code_grow(c, first + n))
         return DT_E_NOMEM;
-    l->text[l->ntext].section = section;
-    l->text[l->ntext].first = first;
-    l->text[l->ntext++].n = n;
+    c->text[c->ntext].section = section;
+    c->text[c->ntext].first = first;
+    c->text[c->ntext++].n = n;
     c->n += n;
     for (uint32_t k = 0; k < n; k++) {
         struct sass_inst *i = &c->inst[first + k];
@@ -95,14 +89,14 @@ static void outside(struct sass_inst *i)
 /* CALL.ABS: where the relocation leads. Sections are read as they are called. */
 static int call_targets(struct code *c, struct load *l, struct dt_str *why)
 {
-    for (unsigned t = 0; t < l->ntext; t++)
-        for (uint32_t k = 0; k < l->text[t].n; k++) {
-            uint32_t at = l->text[t].first + k;
+    for (unsigned t = 0; t < c->ntext; t++)
+        for (uint32_t k = 0; k < c->text[t].n; k++) {
+            uint32_t at = c->text[t].first + k;
             unsigned section = 0, u = 0;
             uint64_t offset = 0;
             if (c->inst[at].op->cls != SASS_CALL || c->to[at] != CODE_NONE)
                 continue;
-            if (!elf_target(&l->f, l->text[t].section, (uint64_t)k * 16, &section, &offset)) {
+            if (!elf_target(&l->f, c->text[t].section, (uint64_t)k * 16, &section, &offset)) {
                 dt_str_add(why, "a call to who knows where");
                 return 1;
             }
@@ -110,16 +104,16 @@ static int call_targets(struct code *c, struct load *l, struct dt_str *why)
                 outside(&c->inst[at]);
                 continue;
             }
-            while (u < l->ntext && l->text[u].section != section)
+            while (u < c->ntext && c->text[u].section != section)
                 u++;
-            int r = u == l->ntext ? load_text(c, l, section, why) : 0;
+            int r = u == c->ntext ? load_text(c, l, section, why) : 0;
             if (r)
                 return r;
-            if (offset % 16 || offset / 16 >= l->text[u].n) {
+            if (offset % 16 || offset / 16 >= c->text[u].n) {
                 dt_str_add(why, "a call to who knows where");
                 return 1;
             }
-            c->to[at] = l->text[u].first + (uint32_t)(offset / 16);
+            c->to[at] = c->text[u].first + (uint32_t)(offset / 16);
         }
     return 0;
 }

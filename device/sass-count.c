@@ -175,10 +175,10 @@ int dev_machine_count(const struct dev_machine_kernel *k, struct dev_machine_cos
     int r = code_read(&c, k->cubin, k->len, k->entry, why, e);
     if (!r) {
         dt_str_addf(&name, ".text.%s", k->entry);
-        unsigned section = elf_open(&f, k->cubin, k->len) && name.s ? elf_find(&f, name.s, &text) : 0;
+        bool there = elf_open(&f, k->cubin, k->len) && name.s && elf_find(&f, name.s, &text);
         lanes = dt_calloc(c.nblock, sizeof *lanes);
         clocks = dt_calloc(c.nblock, sizeof *clocks);
-        r = name.s && lanes && clocks ? code_lines(&c, &f, section, true) : DT_E_NOMEM;
+        r = there && lanes && clocks ? code_lines(&c, &f, true, false) : DT_E_NOMEM;
         if (r > 0)
             dt_str_addf(why, "the machine code of '%s' has no lines", k->entry);
         if (!r)

@@ -54,8 +54,8 @@ static uint64_t leb(struct reader *r, bool is_signed)
 
 struct rows {
     struct code *c;
-    bool here; /* this sequence is about our code */
-    bool any;
+    const struct code_text *here; /* this sequence is about this code of ours; NULL: it is not */
+    bool any, functions;
     uint64_t from; /* address of the last row */
     uint32_t file, line;
     bool open, posted;
@@ -64,10 +64,10 @@ struct rows {
 /* The last row lasts to `to`. */
 static void sass_lines_fill(struct rows *w, uint64_t to)
 {
-    for (uint64_t a = w->from; w->here && w->open && a + 16 <= to && a / 16 < w->c->nentry; a += 16) {
-        w->c->file[a / 16] = w->file;
-        w->c->line[a / 16] = w->line;
-        w->any = true;
+    for (uint64_t a = w->from; w->here && w->open && a + 16 <= to && a / 16 < w->here->n; a += 16) {
+        w->c->file[w->here->first + a / 16] = w->file;
+        w->c->line[w->here->first + a / 16] = w->line;
+        w->any |= w->here == w->c->text;
     }
 }
 
@@ -103,19 +103,27 @@ static int sass_lines_names(struct code *c, struct reader *r, uint32_t *ret_base
     return 0;
 }
 
-static void extended(const struct elf_file *f, unsigned section, unsigned text, struct reader *r, struct rows *w,
-                     uint64_t *address)
+static const struct code_text *sass_lines_text(const struct rows *w, unsigned section)
+{
+    for (unsigned k = 0; k < (w->functions ? w->c->ntext : 1); k++)
+        if (w->c->text[k].section == section)
+            return &w->c->text[k];
+    return NULL;
+}
+
+static void extended(const struct elf_file *f, unsigned section, struct reader *r, struct rows *w, uint64_t *address)
 {
     uint64_t n = leb(r, false), start = r->at;
     unsigned op = (unsigned)fixed(r, 1), where = 0;
     uint64_t offset = 0;
     if (op == 2) { /* set address */
-        w->here = elf_target(f, section, r->at, &where, &offset) && where == text;
+        w->here = elf_target(f, section, r->at, &where, &offset) ? sass_lines_text(w, where) : NULL;
         *address = offset + fixed(r, 8);
         w->open = false;
     } else if (op == 1) { /* end of sequence */
         sass_lines_fill(w, *address);
-        w->open = w->here = false;
+        w->open = false;
+        w->here = NULL;
     }
     if (n > r->end - start)
         r->bad = true;
@@ -124,8 +132,7 @@ static void extended(const struct elf_file *f, unsigned section, unsigned text, 
 }
 
 /* One unit: header and program. */
-static int unit(struct code *c, const struct elf_file *f, unsigned section, unsigned text, struct reader *r,
-                struct rows *w)
+static int unit(struct code *c, const struct elf_file *f, unsigned section, struct reader *r, struct rows *w)
 {
     uint64_t length = fixed(r, 4);
     struct reader u = {r->p, r->at, r->end, false};
@@ -148,7 +155,8 @@ static int unit(struct code *c, const struct elf_file *f, unsigned section, unsi
     u.at = program;
     uint64_t address = 0, file = 1;
     int64_t line = 1;
-    w->open = w->here = false;
+    w->open = false;
+    w->here = NULL;
     while (!u.bad && u.at < u.end) {
         unsigned op = (unsigned)fixed(&u, 1);
         if (op >= first) {
@@ -159,7 +167,7 @@ static int unit(struct code *c, const struct elf_file *f, unsigned section, unsi
         }
         switch (op) {
         case 0:
-            extended(f, section, text, &u, w, &address);
+            extended(f, section, &u, w, &address);
             if (!w->open && !w->here) {
                 file = 1;
                 line = 1;
@@ -179,16 +187,26 @@ static int unit(struct code *c, const struct elf_file *f, unsigned section, unsi
     return u.bad ? 1 : 0;
 }
 
-int code_lines(struct code *c, const struct elf_file *f, unsigned text, bool posted)
+/* A function of the PTX begins its section, and has lines. */
+static void posted_functions(struct code *c)
+{
+    for (unsigned t = 1; t < c->ntext; t++)
+        for (uint32_t f = 1; f < c->nfunc; f++)
+            c->func[f].posted |= c->func[f].first == c->text[t].first && c->line[c->text[t].first];
+}
+
+int code_lines(struct code *c, const struct elf_file *f, bool posted, bool functions)
 {
     struct elf_section s;
     unsigned section = elf_find(f, posted ? ".nv_debug_line_sass" : ".debug_line", &s);
-    struct rows w = {.c = c, .posted = posted};
+    struct rows w = {.c = c, .posted = posted, .functions = functions};
     if (!section || !s.p)
         return 1;
     struct reader r = {s.p, 0, s.size, false};
     int bad = 0;
     while (!bad && r.at < r.end)
-        bad = unit(c, f, section, text, &r, &w);
+        bad = unit(c, f, section, &r, &w);
+    if (!bad && functions)
+        posted_functions(c);
     return bad ? bad : !w.any;
 }

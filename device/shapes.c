@@ -4,6 +4,9 @@
  * carries it; if it has a constant, the sign goes there. Comparisons are the same whichever way round they are written.
  * Those that make predicates may also be turned into their complement; the users of the predicate turn with them. A
  * subroutine's shape is that of all its instructions and uses; what enters it from the caller is a use of the CALL.
+ *
+ * Functions of the PTX are in sections of their own and have lines. Their instructions count beside the entry's; what a
+ * call brings to them, or brings back, may as well come from elsewhere (arithmetic.c).
  */
 #include "device/machine-priv.h"
 
@@ -53,6 +56,12 @@ unsigned machine_idle(const struct sass_inst *i)
         if (i->src[q].kind == SASS_IMM && i->src[q].value == one)
             return q;
     return i->src[2].kind == SASS_REG && i->src[2].reg == SASS_RZ && i->src[2].neg ? 2 : 3;
+}
+
+bool machine_own(const struct code *c, uint32_t k)
+{
+    uint32_t f = c->block[c->block_of[k]].func;
+    return f == 0 || (f != CODE_NONE && c->func[f].posted);
 }
 
 static bool is_half(const struct sass_inst *i) { return i->op->src[0] == 'H'; }
@@ -233,20 +242,21 @@ static void key_uses(struct side *s, uint32_t k)
         bool converted = x->kind == FROM_FLOAT && from_integer(&s->c.inst[x->value]);
         x->folded = converted || x->kind == FROM_CONST ? machine_mix(machine_mix(s->shape[k], x->slot), 9) : 0;
         x->loose =
-            x->kind == FROM_FLOAT
+            x->kind == FROM_FLOAT || x->kind == FROM_CALLER
                 ? machine_mix(machine_mix(machine_mix(machine_mix(s->shape[k], x->slot), FROM_ELSEWHERE), x->sign), 0)
                 : x->key;
     }
 }
 
-/* All shapes and uses of one function's instructions; before that, CALLs need the callees' shapes. */
+/* All shapes and uses of one function's instructions; before that, CALLs need the callees' shapes. CODE_NONE: of the
+ * entry and of the functions of its PTX. */
 static int read_function(struct side *s, uint32_t f)
 {
     struct code *c = &s->c;
     int r = 0;
     for (uint32_t k = 0; k < c->n && !r; k++) {
         s->first[k] = s->nuse;
-        if (!counts(c, k) || c->block[c->block_of[k]].func != f)
+        if (!counts(c, k) || (f == CODE_NONE ? !machine_own(c, k) : c->block[c->block_of[k]].func != f))
             continue;
         if (c->call[k] != CODE_NONE) {
             for (unsigned reg = 0; reg < SASS_RZ && !r; reg++) {
@@ -318,16 +328,12 @@ static uint32_t next_function(const struct code *c)
 int side_read(struct side *s, const struct dev_part *p, bool posted, struct dt_str *why, struct dt_err *e)
 {
     struct elf_file f;
-    struct elf_section text;
-    struct dt_str name = {0};
     s->part = p;
     int r = code_read(&s->c, p->cubin, p->len, p->entry, why, e);
     if (r)
         return r;
-    dt_str_addf(&name, ".text.%s", p->entry);
     elf_open(&f, p->cubin, p->len);
-    r = name.s ? code_lines(&s->c, &f, elf_find(&f, name.s, &text), posted) : DT_E_NOMEM;
-    dt_str_done(&name);
+    r = code_lines(&s->c, &f, posted, true);
     s->first = dt_calloc((size_t)s->c.n + 1, sizeof *s->first);
     s->shape = dt_calloc((size_t)s->c.n + 1, sizeof *s->shape);
     if (r < 0 || !s->first || !s->shape)
@@ -346,6 +352,13 @@ int side_read(struct side *s, const struct dev_part *p, bool posted, struct dt_s
         r = read_function(s, f2);
         if (!r)
             r = f2 ? close_function(s, f2) : 0;
+    }
+    bool functions = false;
+    for (uint32_t k = 0; k < s->c.nfunc; k++)
+        functions |= s->c.func[k].posted;
+    if (!r && functions) { /* what they do counts as the entry's, line by line */
+        s->nuse = 0;
+        r = read_function(s, CODE_NONE);
     }
     for (uint32_t k = 0; k < s->c.n && !r; k++)
         key_uses(s, k);

@@ -15,8 +15,10 @@ extern struct rw_hooks {
     bool far_tables;     /* tables are in global memory although constant memory has room */
     const char *propose; /* "parallel-fusion: a b": launches proposed to this kind besides; NULL: none */
     /* what a rewrite has just made is made wrong, so that the predicate that looks at it again has something to find:
-     * "wait", "count" or "late" (flags of dataflow fusion), "live" (a live block is dead), "written" (a plan that
-     * changes something loses each `after`); NULL: nothing */
+     * "wait", "count" or "late" (flags of dataflow fusion), "live" (a live block is dead), "calls" (a kernel with its
+     * functions in it stores four bytes further on), "copies" (what was copied is read 256 bytes further on), "moves"
+     * (a launch that is no copy is said to be none), "written" (a plan that changes something loses each `after`);
+     * NULL: nothing */
     const char *spoil;
 } rw_hooks;
 #define RW_FORCED rw_hooks.force

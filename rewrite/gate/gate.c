@@ -7,7 +7,7 @@
 void rw_gate_init(struct rw_gate *g, struct dev_device *dev, const struct rw_options *opt,
                   const struct dev_prog *posted)
 {
-    *g = (struct rw_gate){.dev = dev, .opt = opt, .posted = posted, .orders = RW_TRIAL_ORDERS};
+    *g = (struct rw_gate){.dev = dev, .opt = opt, .posted = posted, .texts = posted, .orders = RW_TRIAL_ORDERS};
 }
 
 void rw_gate_done(struct rw_gate *g)

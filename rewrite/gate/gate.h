@@ -44,6 +44,7 @@ struct rw_gate { /* what one planning knows of the posted graph, and of what was
     struct dev_device *dev;
     const struct rw_options *opt;
     const struct dev_prog *posted; /* borrowed, as the two above */
+    const struct dev_prog *texts;  /* the same launches with the kernels as posted, for machine code; borrowed */
     struct rw_original original;
     struct rw_reference *ref;
     struct rw_snaps *snaps;        /* NULL: not the software device, or the graph is too large for it */
@@ -155,6 +156,9 @@ uint64_t rw_number(const uint8_t *p);
  * is not, `why` says what differs; negative: error. */
 int rw_machine_code(struct rw_gate *g, const struct rw_edit *x, const struct rw_state *next, uint32_t first,
                     struct dt_str *why, struct dt_err *e);
+/* The same of one launch of `next`, whose members are known. */
+int rw_machine_code_of(struct rw_gate *g, const char *arch, const struct rw_state *next, uint32_t at,
+                       struct dt_str *why, struct dt_err *e);
 /* Compare the plan with the reference, on the first `inputs` inputs and under `schedules` block orders. `a`: the plan's
  * analysis, needed if the original was sampled. seen: the race detector has seen what is new alone, so that of a graph
  * in which a pass is long it need not see the whole; then the first block order is the first input's run. cost (by

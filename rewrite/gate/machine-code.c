@@ -139,8 +139,8 @@ static int piece_new(struct rw_gate *g, const struct dev_module *m, const char *
 static int piece_add(struct rw_gate *g, uint32_t launch, const char *arch, struct dev_part *part, unsigned *n,
                      struct dt_err *e)
 {
-    const struct dt_launch *l = &g->posted->graph->launch[launch];
-    const struct dev_module *m = &g->posted->module[l->module];
+    const struct dt_launch *l = &g->texts->graph->launch[launch];
+    const struct dev_module *m = &g->texts->module[l->module];
     const struct rw_piece *v = piece_of(g, m->ptx, l->entry);
     int r = v ? 0 : piece_new(g, m, l->entry, arch, &v, e);
     for (unsigned k = 0; k < *n && r == 0; k++)
@@ -160,11 +160,10 @@ void rw_pieces_done(struct rw_gate *g)
     free(g->piece.p);
 }
 
-/* Check launch `at` of `next`, whose text is new. */
-static int machine_code_check(struct rw_gate *g, const struct rw_edit *x, const struct rw_state *next, uint32_t at,
-                              struct dt_str *why, struct dt_err *e)
+int rw_machine_code_of(struct rw_gate *g, const char *arch, const struct rw_state *next, uint32_t at,
+                       struct dt_str *why, struct dt_err *e)
 {
-    const struct dev_prog *first = g->posted;
+    const struct dev_prog *first = g->texts;
     const struct dt_launch *l = &next->graph->launch[at];
     const struct dev_module *m = &next->prog->module[l->module];
     const uint64_t *member = next->member + at * rw_member_words(g);
@@ -176,9 +175,9 @@ static int machine_code_check(struct rw_gate *g, const struct rw_edit *x, const 
     int r = part ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t k = 0; k < first->graph->nlaunch && r == 0; k++)
         if (first->graph->launch[k].kind == DT_KERNEL && member[k / 64] >> (k % 64) & 1)
-            r = piece_add(g, k, x->dev->arch, part, &n, e);
+            r = piece_add(g, k, arch, part, &n, e);
     if (r == 0)
-        r = dev_assemble_lines(m->ptx, m->len, x->dev->arch, &cubin, &len, e);
+        r = dev_assemble_lines(m->ptx, m->len, arch, &cubin, &len, e);
     if (r == 0)
         r = dev_arithmetic(cubin, len, l->entry, m->ptx, m->len, part, n, &no, e);
     if (r == 0) {
@@ -204,7 +203,7 @@ int rw_machine_code(struct rw_gate *g, const struct rw_edit *x, const struct rw_
                     "machine-code") ": without nvJitLink nobody can say what the assembler makes of a changed kernel");
             return 1;
         }
-        r = machine_code_check(g, x, next, first + (uint32_t)k, why, e);
+        r = rw_machine_code_of(g, x->dev->arch, next, first + (uint32_t)k, why, e);
     }
     return r;
 }

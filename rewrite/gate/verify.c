@@ -416,8 +416,8 @@ int rw_reference_snaps(struct dev_device *d, const struct rw_reference *ref, con
     if (r == 0)
         r = verify_fetch(run, p->graph, &got, e);
     if (r == 0)
-        r = verify_compare(ref->graph, &ref->want[0], p->graph, &got, compared(ref), "versions of its intermediates",
-                           e);
+        r = verify_compare(ref->graph, &ref->want[0], p->graph, &got, compared(ref),
+                           "its kernels or pointers in normal form", e);
     outputs_done(&got);
     dev_run_free(run);
     return r < 0 ? rw_recover(d, r, e) : 0;

@@ -1,15 +1,44 @@
 /* Normal form: the graph as it is planned, with storage taken apart, and put together again afterwards.
  *
+ *   calls      before planning: device functions are written out where they are called
  *   versions   before planning: what is wholly overwritten before it is read again gets a buffer of its own
+ *   copies     before planning: what was only copied is read where it came from
  *   layout     after planning: such buffers share storage again where no two are needed at the same time
  *
- * Both give a new graph of the same kernels with other pointers. They read a program and its analysis and change
- * neither; plan/normal.c makes states of what they give, and the gate verifies them.
+ * All give a new graph: of the same kernels with other pointers, or of the same launches with kernels whose calls are
+ * written out. They read a program and its analysis and change neither; plan/normal.c makes states of what they give,
+ * and the gate verifies them.
  */
 #ifndef DT_REWRITE_NORMAL_H
 #define DT_REWRITE_NORMAL_H
 
+#include "ptx/reach.h"
 #include "rewrite/facts/facts.h"
+
+/* ---- calls (calls.c) --------------------------------------------------------------------------------------------- */
+
+struct rw_called {         /* a launch whose kernel calls functions */
+    uint32_t launch, same; /* same: the first one with its entry, as a place in the list; only that has the rest */
+    struct dt_str ptx;     /* a module with the entry alone */
+    bool zero;             /* the entry has one more parameter, the zero word of its joints */
+    struct dt_str why;     /* not empty: it stays as it was */
+};
+struct rw_calls {
+    struct dt_vec(struct rw_called) v; /* by launch */
+};
+/* Write out the calls of every launch of the program. Release with rw_calls_done, in every case. */
+int rw_calls_find(const struct dev_prog *p, struct rw_calls *ret, struct dt_err *e);
+bool rw_calls_out(const struct rw_calls *c, uint32_t k);                    /* is the k-th one written out? */
+uint32_t rw_calls_number(const struct rw_calls *c);                         /* how many are */
+json_t *rw_calls_graph(const struct dev_prog *p, const struct rw_calls *c); /* with these. NULL: memory */
+/* Rows of legal.def, of an entry and what it may call (the entry first). False: `why`. */
+bool rw_calls_callees(const struct ptx_reach *r, struct dt_str *why);
+bool rw_calls_lanes_alone(const struct ptx_reach *r, struct dt_str *why);
+bool rw_calls_byte_views(const struct ptx_reach *r, struct dt_str *why);
+/* The row same_footprints: `next` is the analysis of rw_calls_graph's graph. */
+bool rw_calls_same(const struct ana_result *now, const struct ana_result *next, const struct rw_calls *c,
+                   struct dt_str *why);
+void rw_calls_done(struct rw_calls *c);
 
 /* ---- versions (versions.c) --------------------------------------------------------------------------------------- */
 
@@ -50,6 +79,33 @@ int rw_versions_find(const struct dev_prog *p, const struct ana_result *a, struc
 bool rw_versions_same(const struct ana_result *now, const struct ana_result *next, const struct rw_versions *v,
                       struct dt_str *why);
 void rw_versions_done(struct rw_versions *v);
+
+/* ---- copies (copies.c) ------------------------------------------------------------------------------------------- */
+
+struct rw_copy { /* launch: byte b of buffer `to` is byte b + by of buffer `from` */
+    uint32_t launch, to, from;
+    int64_t by;
+    bool known;
+};
+struct rw_copied {
+    struct rw_copy copy;
+    bool kept;         /* its readers are moved */
+    struct dt_str why; /* not empty: they cannot be */
+};
+struct rw_copies {
+    struct dt_vec(struct rw_copied) v;
+    struct rw_pointers at;
+    uint32_t *buffer; /* by pointer: as rw_pointers_graph wants it */
+    uint64_t *offset;
+    uint32_t n; /* copies whose readers are moved */
+};
+/* The launches of a program that only move bytes, and its pointers with their readers moved. Release with
+ * rw_copies_done, in every case. */
+int rw_copies_find(const struct dev_prog *p, const struct ana_result *r, struct rw_copies *ret, struct dt_err *e);
+/* The row same_places: `next` is the analysis of the graph with these pointers. */
+bool rw_copies_same(const struct ana_result *now, const struct ana_result *next, const struct rw_copies *c,
+                    struct dt_str *why);
+void rw_copies_done(struct rw_copies *c);
 
 /* ---- layout (layout.c) ------------------------------------------------------------------------------------------- */
 

@@ -739,12 +739,12 @@ static int measure_final(struct rw_planner *p, struct dt_err *e)
     return r < 0 ? r : 0;
 }
 
-/* Run the graph with versions for what trials need, and see that it leaves what the posted one does; if not, there are
- * no versions. */
+/* Run the graph in normal form for what trials need, and see that it leaves what the posted one does; if not, there is
+ * no normal form. */
 static int check_apart(struct rw_planner *p, struct dt_err *e)
 {
     struct dt_err bad = {0};
-    struct rw_state *s = &p->apart;
+    struct rw_state *s = rw_newest_normal(p);
     bool keeps = dev_info(p->dev)->soft && !p->gate.sample;
     int r = keeps ? rw_reference_snaps(p->dev, p->gate.ref, s->prog, s->ana, &p->gate.snaps, &bad)
                   : rw_verify_plan(p->dev, p->gate.ref, s->prog, s->ana, 1, 0, false, NULL, &bad);
@@ -754,16 +754,17 @@ static int check_apart(struct rw_planner *p, struct dt_err *e)
     }
     if (r < 0) { /* plan anew without them: what trials need is of the posted graph then */
         rw_bundle(p->state.p[0].prog, s->prog, bad.detail ? bad.detail : "");
-        dt_str_addf(&p->no_versions, DT_ROW("verification") ": %s",
-                    bad.detail ? dt_err_words(&bad) : "the results differ");
+        struct dt_str *none[] = {&p->no_calls, &p->no_versions, &p->no_copies};
+        for (int k = 0; k < 3; k++)
+            dt_str_addf(none[k], DT_ROW("verification") ": %s", bad.detail ? dt_err_words(&bad) : "the results differ");
         p->as_posted = p->again = true;
     }
     dt_err_done(&bad);
     return 0;
 }
 
-/* Each rewrite gained on the state before it. Does the plan as a whole, versions and layout with it, gain on the posted
- * graph? 0: no, and it is planned anew without versions. */
+/* Each rewrite gained on the state before it. Does the plan as a whole, normal form and layout with it, gain on the
+ * posted graph? 0: no, and it is planned anew without them. */
 static int gains_together(struct rw_planner *p, struct dt_err *e)
 {
     struct dt_str why = {0};
@@ -771,9 +772,12 @@ static int gains_together(struct rw_planner *p, struct dt_err *e)
     if (r == 0) {
         p->as_posted = p->again = true;
         p->apart_us = p->state.p[p->state.n - 1].time.time_us;
-        dt_str_done(&p->no_versions);
-        dt_str_addf(&p->no_versions, "the plan as a whole is not faster for sure%s%s", why.len ? ": " : "",
-                    why.len ? why.s : "");
+        struct dt_str *none[] = {&p->no_calls, &p->no_versions, &p->no_copies};
+        for (int k = 0; k < 3; k++) {
+            dt_str_done(none[k]);
+            dt_str_addf(none[k], "the plan as a whole is not faster for sure%s%s", why.len ? ": " : "",
+                        why.len ? why.s : "");
+        }
     }
     dt_str_done(&why);
     return r;
@@ -786,11 +790,11 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
     if (r < 0)
         return r;
     struct rw_state *first = &p->state.p[0];
-    bool apart = p->apart.graph;
+    bool apart = rw_newest_normal(p) != NULL;
     r = rw_sample_choose(p->dev, first->prog, first->ana, p->opt->whole, &p->gate.sample, &p->gate.sampled_cost, e);
     if (r < 0)
         return r;
-    int some = p->versions.n ? 1 : anything(p, e);
+    int some = p->versions.n || p->calls.v.n || p->copies.v.n ? 1 : anything(p, e);
     if (some < 0)
         return some;
     r = some ? rw_reference_checked(p->dev, first->prog, inputs, first->ana, p->gate.sample, p->gate.sampled_cost,
@@ -820,7 +824,7 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
     if (!rw_memory_fits(p))
         return 0;
     rw_not_guessed(&p->state.p[p->state.n - 1]);
-    if (rw_is_apart(p) && (r = gains_together(p, e)) <= 0)
+    if ((rw_is_called(p) || rw_is_apart(p) || rw_is_moved(p)) && (r = gains_together(p, e)) <= 0)
         return r;
     /* what a race leaves is another thing in another order: what is new was tried in several alone */
     if ((r = verify_final(p, inputs, p->gate.original.races ? 0 : whole, e)) == 0 && p->state.n > 1 && !p->again &&

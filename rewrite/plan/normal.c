@@ -1,15 +1,20 @@
 /* Normal form in a planning: intermediates are taken apart before the search, and laid out again after it.
  *
  *   state 0       the posted graph
- *   state 1       versions (normal/versions.c): the same kernels, other pointers. Trials and members refer to it
+ *   then          calls (normal/calls.c): kernels with their functions in them, as far as machine code says that
+ *                 they are the same
+ *   then          versions (normal/versions.c): the same kernels, other pointers. Trials refer to the last of these
+ *   then          copies (normal/copies.c): the same kernels, readers of what was copied have other pointers
  *   …             what the search keeps
  *   last state    laid out (normal/layout.c): versions that are left share the posted intermediates' bytes again
  *
- * Both states are graphs like any other: read back, analysed, verified with the plan. State 1 is compared with the
- * posted graph's outputs before anything is tried on it, and gone where nothing was kept after it. The last one is
- * bookkeeping and has no entry and no step in a recipe; if it does not pass, the plan has its versions as scratch.
+ * All are graphs like any other: read back, analysed, verified with the plan. The last one of normal form is compared
+ * with the posted graph's outputs before anything is tried on it, and normal form is gone where nothing was kept after
+ * it. The layout is bookkeeping and has no entry and no step in a recipe; if it does not pass, the plan has its
+ * versions as scratch.
  *
- * A recipe says whether there were versions, and then these are the same ones, as they follow from the graph.
+ * A recipe says whether calls were written out and whether there were versions, and then these are the same ones, as
+ * they follow from the graph.
  */
 #include "rewrite/facts/hooks.h"
 #include "rewrite/plan/plan-priv.h"
@@ -49,6 +54,7 @@ static int carry_over(const struct rw_planner *p, const struct rw_state *now, st
 {
     uint32_t n = now->graph->nlaunch;
     size_t words = rw_member_words(&p->gate);
+    free(next->member);
     next->member = dt_calloc(n * words + 1, sizeof *next->member);
     next->cost = now->cost ? dt_calloc(n + 1, sizeof *next->cost) : NULL;
     next->racy = now->racy ? dt_calloc(n + 1, sizeof *next->racy) : NULL;
@@ -87,12 +93,12 @@ static uint32_t *unmoved(const struct rw_state *now, const struct rw_pointers *a
     return same;
 }
 
-/* A fault of the candidate alone: there are no versions. */
-static int no_versions(struct rw_planner *p, int r, struct dt_err *mine, struct dt_err *e)
+/* A fault of the candidate alone: there is none of it, and `none` says why. */
+static int no_normal(struct rw_planner *p, int r, struct dt_str *none, struct dt_err *mine, struct dt_err *e)
 {
     r = rw_recover(p->dev, r, mine);
     if (r < 0 && !rw_fatal(r)) {
-        dt_str_addf(&p->no_versions, "%s", mine->detail ? dt_err_words(mine) : dt_err_text(r));
+        dt_str_addf(none, "%s", mine->detail ? dt_err_words(mine) : dt_err_text(r));
         r = 0;
     }
     if (r < 0)
@@ -101,41 +107,202 @@ static int no_versions(struct rw_planner *p, int r, struct dt_err *mine, struct 
     return r;
 }
 
-static bool versions_wanted(const struct rw_planner *p)
+/* Does the recipe, if there is one, have this kind among its first three steps? */
+static bool normal_wanted(const struct rw_planner *p, const struct rw_rewrite *w)
 {
-    const json_t *step = json_array_get(json_object_get(p->recipe, "steps"), 0);
-    const char *kind = json_string_value(json_object_get(step, "kind"));
-    return rw_kind_allowed(p->opt, &rw_versions) && (!p->recipe || (kind && !strcmp(kind, rw_versions.name)));
+    bool said = !p->recipe;
+    for (size_t k = 0; k < 3 && !said; k++) {
+        const json_t *step = json_array_get(json_object_get(p->recipe, "steps"), k);
+        const char *kind = json_string_value(json_object_get(step, "kind"));
+        said = kind && !strcmp(kind, w->name);
+    }
+    return rw_kind_allowed(p->opt, w) && said;
 }
 
-int rw_take_apart(struct rw_planner *p, struct dt_err *e)
+/* By launch: the same one, if its kernel stays. */
+static uint32_t *uncalled(const struct rw_state *now, const struct rw_calls *c)
 {
-    struct rw_state *first = &p->state.p[0], next = {0};
+    uint32_t n = now->graph->nlaunch, *same = dt_calloc(n + 1, sizeof *same);
+    bool alone = same;
+    for (uint32_t l = 0; alone && l < n; l++) {
+        same[l] = l;
+        alone = rw_stands_alone(now->ana, l);
+    }
+    for (uint32_t k = 0; alone && k < c->v.n; k++)
+        if (rw_calls_out(c, k))
+            same[c->v.p[k].launch] = UINT32_MAX;
+    if (!alone)
+        free(same);
+    return alone ? same : NULL;
+}
+
+bool rw_other_kernel(const struct rw_planner *p, uint32_t launch)
+{
+    for (uint32_t k = 0; p->called.graph && k < p->calls.v.n; k++)
+        if (p->calls.v.p[k].launch == launch)
+            return rw_calls_out(&p->calls, k);
+    return false;
+}
+
+/* What is known of the posted launches is known of those that keep their kernel. */
+static int carry_called(const struct rw_planner *p, const struct rw_state *now, struct rw_state *next, struct dt_err *e)
+{
+    int r = carry_over(p, now, next, e);
+    for (uint32_t k = 0; r == 0 && k < p->calls.v.n; k++)
+        if (rw_calls_out(&p->calls, k)) {
+            next->made[p->calls.v.p[k].launch] = true;
+            if (next->cost && p->gate.snaps) /* of a sample: as posted */
+                next->cost[p->calls.v.p[k].launch] = rw_snaps_cost(p->gate.snaps)[p->calls.v.p[k].launch];
+        }
+    return r;
+}
+
+/* The members of a state that has the posted graph's launches. */
+static int own_members(const struct rw_planner *p, struct rw_state *s, struct dt_err *e)
+{
+    size_t words = rw_member_words(&p->gate);
+    free(s->member);
+    s->member = dt_calloc(s->graph->nlaunch * words + 1, sizeof *s->member);
+    for (uint32_t k = 0; s->member && k < s->graph->nlaunch; k++)
+        s->member[k * words + k / 64] = UINT64_C(1) << k % 64;
+    return s->member ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+}
+
+/* Is the machine code of kernels with their functions in them that of the posted ones? Those of which it is not stay as
+ * they were. 1: some of them. */
+static int calls_compared(struct rw_planner *p, struct rw_state *next, struct dt_err *e)
+{
+    int r = own_members(p, next, e), some = 0;
+    if (r == 0 && !dev_nvjitlink_version())
+        r = dt_err_set(e, DT_E_INTERNAL,
+                       DT_ROW("machine-code") ": without nvJitLink nobody can say what the assembler makes of it");
+    for (uint32_t k = 0; r >= 0 && k < p->calls.v.n; k++) {
+        struct rw_called *x = &p->calls.v.p[k];
+        if (x->same != k || x->why.len)
+            continue;
+        r = rw_machine_code_of(&p->gate, dev_info(p->dev)->arch, next, x->launch, &x->why, e);
+        some |= r > 0;
+    }
+    return r < 0 ? r : some;
+}
+
+static int called_state(struct rw_planner *p, struct rw_state *next, struct dt_err *mine)
+{
+    struct rw_state *first = &p->state.p[0];
+    struct dt_str why = {0};
+    int r = 1;
+    while (r == 1 && rw_calls_number(&p->calls)) {
+        uint32_t *same = uncalled(first, &p->calls);
+        rw_state_done(next);
+        r = state_of(p, first, rw_calls_graph(first->prog, &p->calls), same, next, mine);
+        free(same);
+        if (r == 0)
+            r = calls_compared(p, next, mine);
+    }
+    if (r == 0 && !rw_calls_same(first->ana, next->ana, &p->calls, &why))
+        r = dt_err_set(mine, DT_E_INTERNAL, DT_ROW("same-footprints") ": %s", why.s ? why.s : "out of memory");
+    dt_str_done(&why);
+    return r < 0 ? r : 0;
+}
+
+static int write_calls_out(struct rw_planner *p, struct dt_err *e)
+{
+    struct rw_state next = {0};
+    struct dt_err mine = {0};
+    if (!normal_wanted(p, &rw_calls))
+        return 0;
+    int r = rw_calls_find(p->state.p[0].prog, &p->calls, e);
+    if (r < 0 || !rw_calls_number(&p->calls) || p->as_posted)
+        return r;
+    rw_say(p->opt, "calls", 0, 1);
+    r = called_state(p, &next, &mine);
+    if (r < 0 || !rw_calls_number(&p->calls)) {
+        rw_state_done(&next);
+        return no_normal(p, r, &p->no_calls, &mine, e);
+    }
+    p->called = next;
+    return 0;
+}
+
+struct rw_state *rw_newest_normal(struct rw_planner *p)
+{
+    return p->moved.graph ? &p->moved : p->apart.graph ? &p->apart : p->called.graph ? &p->called : NULL;
+}
+
+static json_t *moved_graph(const struct rw_planner *p, const struct rw_state *now)
+{
+    const struct rw_copies *c = &p->copies;
+    for (size_t k = 0; k < c->at.v.n; k++)
+        c->offset[k] += RW_SPOILT("copies") && c->buffer[k] != c->at.v.p[k].buffer ? 256 : 0;
+    json_t *doc = rw_pointers_graph(now->prog, &c->at, c->buffer, c->offset, NULL, 0);
+    for (size_t k = 0; k < c->at.v.n; k++)
+        c->offset[k] -= RW_SPOILT("copies") && c->buffer[k] != c->at.v.p[k].buffer ? 256 : 0;
+    return doc;
+}
+
+static int move_readers(struct rw_planner *p, struct dt_err *e)
+{
+    struct rw_state next = {0}, *now = rw_newest_normal(p);
+    struct dt_err mine = {0};
+    struct dt_str why = {0};
+    now = now ? now : &p->state.p[0];
+    if (!normal_wanted(p, &rw_copies))
+        return 0;
+    int r = rw_copies_find(now->prog, now->ana, &p->copies, e);
+    if (r < 0 || !p->copies.n || p->as_posted)
+        return r;
+    rw_say(p->opt, "copies", 0, 1);
+    uint32_t *same = unmoved(now, &p->copies.at, p->copies.buffer);
+    r = state_of(p, now, moved_graph(p, now), same, &next, &mine);
+    free(same);
+    if (r == 0 && !rw_copies_same(now->ana, next.ana, &p->copies, &why))
+        r = dt_err_set(&mine, DT_E_INTERNAL, DT_ROW("same-places") ": %s", why.s ? why.s : "out of memory");
+    dt_str_done(&why);
+    if (r < 0) {
+        rw_state_done(&next);
+        return no_normal(p, r, &p->no_copies, &mine, e);
+    }
+    p->moved = next;
+    p->gate.posted = next.prog;
+    return 0;
+}
+
+static int take_versions_apart(struct rw_planner *p, struct dt_err *e)
+{
+    struct rw_state next = {0};
     struct dt_err mine = {0};
     struct dt_str why = {0};
     uint32_t *same = NULL;
-    if (!versions_wanted(p))
+    struct rw_state *now = p->called.graph ? &p->called : &p->state.p[0];
+    if (!normal_wanted(p, &rw_versions))
         return 0;
-    int r = rw_versions_find(first->prog, first->ana, &p->versions, e);
+    int r = rw_versions_find(now->prog, now->ana, &p->versions, e);
     if (r < 0 || !p->versions.n || p->as_posted)
         return r;
     rw_say(p->opt, "versions", 0, 1);
-    same = unmoved(first, &p->versions.at, p->versions.buffer);
-    r = state_of(p, first,
-                 rw_pointers_graph(first->prog, &p->versions.at, p->versions.buffer, p->versions.offset,
+    same = unmoved(now, &p->versions.at, p->versions.buffer);
+    r = state_of(p, now,
+                 rw_pointers_graph(now->prog, &p->versions.at, p->versions.buffer, p->versions.offset,
                                    p->versions.version, p->versions.n),
                  same, &next, &mine);
     free(same);
-    if (r == 0 && !rw_versions_same(first->ana, next.ana, &p->versions, &why))
+    if (r == 0 && !rw_versions_same(now->ana, next.ana, &p->versions, &why))
         r = dt_err_set(&mine, DT_E_INTERNAL, DT_ROW("same-values") ": %s", why.s ? why.s : "out of memory");
     dt_str_done(&why);
     if (r < 0) {
         rw_state_done(&next);
-        return no_versions(p, r, &mine, e);
+        return no_normal(p, r, &p->no_versions, &mine, e);
     }
     p->apart = next;
     p->gate.posted = next.prog;
     return 0;
+}
+
+int rw_take_apart(struct rw_planner *p, struct dt_err *e)
+{
+    int r = write_calls_out(p, e);
+    r = r < 0 ? r : take_versions_apart(p, e);
+    return r < 0 ? r : move_readers(p, e);
 }
 
 /* The launches whose pointers moved. */
@@ -150,53 +317,122 @@ static uint32_t *moved_launches(const struct rw_planner *p, uint32_t *ret_n)
     return list;
 }
 
-int rw_apart(struct rw_planner *p, struct dt_err *e)
+/* *next, if it is there, becomes the newest state, with an entry of these launches; if it is not, they have one that
+ * says why. */
+static int push_normal(struct rw_planner *p, const struct rw_rewrite *w, struct rw_state *next, const uint32_t *list,
+                       uint32_t n, struct dt_str *why, struct dt_err *e)
 {
-    struct rw_state *next = &p->apart;
     struct dt_str none = {0};
-    uint32_t n;
     size_t at = 0;
     if (!next->graph) {
-        if (!p->no_versions.len)
-            return 0;
-        uint32_t *list = moved_launches(p, &n);
         enum rw_verdict verdict = p->apart_us > 0 ? RW_DROPPED : RW_REFUSED;
-        int r = list ? rw_entry_record(p, &rw_versions, list, n, NULL, verdict, &p->no_versions,
-                                       p->state.p[0].time.time_us, p->apart_us, NULL, e)
-                     : dt_err_set(e, DT_E_NOMEM, "out of memory");
-        free(list);
-        return r;
+        return why->len && n ? rw_entry_record(p, w, list, n, NULL, verdict, why, p->state.p[0].time.time_us,
+                                               p->apart_us, NULL, e)
+                             : 0;
     }
-    uint32_t *list = moved_launches(p, &n);
-    int r = list ? carry_over(p, &p->state.p[0], next, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    int r = rw_state_time(p, next, e);
     if (r == 0)
-        r = rw_state_time(p, next, e);
-    if (r == 0)
-        r = rw_entry_record(p, &rw_versions, list, n, NULL, RW_KEPT, &none, 0, 0, &at, e);
-    if (r == 0 && !(next->step = rw_step_json(&rw_versions, 0, list, n, p->nname, next)))
+        r = rw_entry_record(p, w, list, n, NULL, RW_KEPT, &none, 0, 0, &at, e);
+    if (r == 0 && !(next->step = rw_step_json(w, 0, list, n, p->nname, next)))
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
-    free(list);
-    if (r == 0)
-        r = rw_state_push(p, next, at, e);
+    return r < 0 ? r : rw_state_push(p, next, at, e);
+}
+
+/* The launches whose calls are written out, and entries of those whose are not. */
+static int called_launches(struct rw_planner *p, uint32_t *list, uint32_t *ret_n, struct dt_err *e)
+{
+    int r = 0;
+    *ret_n = 0;
+    for (uint32_t k = 0; k < p->calls.v.n && r >= 0; k++) {
+        const struct rw_called *x = &p->calls.v.p[k];
+        struct dt_str why = {0};
+        if (rw_calls_out(&p->calls, k)) {
+            list[(*ret_n)++] = x->launch;
+            continue;
+        }
+        dt_str_add(&why, p->calls.v.p[x->same].why.s);
+        r = rw_entry_record(p, &rw_calls, &x->launch, 1, NULL, RW_REFUSED, &why, 0, 0, NULL, e);
+    }
     return r;
 }
 
-bool rw_is_apart(const struct rw_planner *p)
+/* The launches that are copies whose readers are moved, and entries of those whose are not. */
+static int copy_launches(struct rw_planner *p, uint32_t *list, uint32_t *ret_n, struct dt_err *e)
 {
-    return p->state.n > 1 && !strcmp(p->entry.p[p->state.p[1].entry].kind, rw_versions.name);
+    int r = 0;
+    *ret_n = 0;
+    for (size_t k = 0; k < p->copies.v.n && r >= 0; k++) {
+        struct rw_copied *x = &p->copies.v.p[k];
+        struct dt_str why = {0};
+        if (x->kept) {
+            list[(*ret_n)++] = x->copy.launch;
+        } else if (x->why.len) {
+            dt_str_add(&why, x->why.s);
+            r = rw_entry_record(p, &rw_copies, &x->copy.launch, 1, NULL, RW_REFUSED, &why, 0, 0, NULL, e);
+        }
+    }
+    return r;
+}
+
+int rw_apart(struct rw_planner *p, struct dt_err *e)
+{
+    struct rw_state *first = &p->state.p[0];
+    uint32_t n = 0;
+    dt_free_ uint32_t *list = dt_calloc((size_t)first->graph->nlaunch + 1, sizeof *list);
+    int r = list ? called_launches(p, list, &n, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (r == 0 && p->called.graph)
+        r = carry_called(p, first, &p->called, e);
+    if (r == 0)
+        r = push_normal(p, &rw_calls, &p->called, list, n, &p->no_calls, e);
+    if (r < 0)
+        return r;
+    dt_free_ uint32_t *moved = moved_launches(p, &n);
+    r = moved ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (r == 0 && p->apart.graph)
+        r = carry_over(p, &p->state.p[p->state.n - 1], &p->apart, e);
+    if (r == 0)
+        r = push_normal(p, &rw_versions, &p->apart, moved, n, &p->no_versions, e);
+    if (r == 0)
+        r = copy_launches(p, list, &n, e);
+    if (r == 0 && p->moved.graph)
+        r = carry_over(p, &p->state.p[p->state.n - 1], &p->moved, e);
+    return r < 0 ? r : push_normal(p, &rw_copies, &p->moved, list, n, &p->no_copies, e);
+}
+
+static bool is_normal(const struct rw_planner *p, size_t at, const struct rw_rewrite *w)
+{
+    return p->state.n > at && !strcmp(p->entry.p[p->state.p[at].entry].kind, w->name);
+}
+
+bool rw_is_called(const struct rw_planner *p) { return is_normal(p, 1, &rw_calls); }
+
+bool rw_is_apart(const struct rw_planner *p) { return is_normal(p, 1 + (size_t)rw_is_called(p), &rw_versions); }
+
+bool rw_is_moved(const struct rw_planner *p)
+{
+    return is_normal(p, 1 + (size_t)rw_is_called(p) + (size_t)rw_is_apart(p), &rw_copies);
+}
+
+int rw_normal_at(const struct rw_planner *p, const char *kind)
+{
+    int calls = rw_is_called(p), versions = rw_is_apart(p), copies = rw_is_moved(p);
+    return !strcmp(kind, rw_calls.name)      ? calls
+           : !strcmp(kind, rw_versions.name) ? (versions ? calls + 1 : 0)
+           : !strcmp(kind, rw_copies.name)   ? (copies ? calls + versions + 1 : 0)
+                                             : -1;
 }
 
 void rw_together(struct rw_planner *p)
 {
-    struct rw_entry *x;
-    if (p->state.n != 2 || !rw_is_apart(p) || RW_FORCED)
-        return;
-    x = &p->entry.p[p->state.p[1].entry];
-    x->verdict = RW_DROPPED;
-    x->before_us = p->state.p[0].time.time_us;
-    x->after_us = p->state.p[1].time.time_us;
-    x->reason = dt_strdup("nothing was gained from it");
-    rw_state_done(&p->state.p[--p->state.n]);
+    size_t normal = 1 + (size_t)rw_is_called(p) + (size_t)rw_is_apart(p) + (size_t)rw_is_moved(p);
+    while (p->state.n == normal && normal > 1 && !RW_FORCED) {
+        struct rw_entry *x = &p->entry.p[p->state.p[--normal].entry];
+        x->verdict = RW_DROPPED;
+        x->before_us = p->state.p[0].time.time_us;
+        x->after_us = p->state.p[normal].time.time_us;
+        x->reason = dt_strdup("nothing was gained from it");
+        rw_state_done(&p->state.p[--p->state.n]);
+    }
 }
 
 int rw_lay_out(struct rw_planner *p, struct dt_err *e)
@@ -225,7 +461,7 @@ int rw_lay_out(struct rw_planner *p, struct dt_err *e)
             r = rw_state_time(p, &next, &mine);
         if (r < 0)
             rw_state_done(&next);
-        r = r < 0 ? no_versions(p, r, &mine, e) : rw_state_push(p, &next, last->entry, e);
+        r = r < 0 ? no_normal(p, r, &p->no_versions, &mine, e) : rw_state_push(p, &next, last->entry, e);
         p->laid = r == 0 && !p->no_versions.len;
     }
     rw_laid_done(&l);

@@ -59,12 +59,15 @@ struct rw_planner {
     uint64_t sampled[2]; /* of the plan: blocks that ran when it was verified, of how many */
     bool again;          /* the library was wrong: plan anew without it */
     bool unseen;         /* something that was kept has not been seen by the race detector alone */
-    /* normal form (normal.c): versions, their state until it is the second one, why there is none */
+    /* normal form (normal.c): calls written out, versions, copies; their states until they are the second one and so
+     * on, and why there are none */
+    struct rw_calls calls;
     struct rw_versions versions;
-    struct rw_state apart;
-    struct dt_str no_versions;
-    double apart_us; /* what the plan with versions took, where it was planned anew since that gained nothing */
-    bool as_posted;  /* there are to be no versions */
+    struct rw_copies copies;
+    struct rw_state called, apart, moved;
+    struct dt_str no_calls, no_versions, no_copies;
+    double apart_us; /* what the plan with them took, where it was planned anew since that gained nothing */
+    bool as_posted;  /* there is to be no normal form */
     bool laid;       /* the newest state is the one before it, laid out */
     /* comparisons that were measured on the device, and that the library decided (times.c) */
     unsigned measured, known;
@@ -118,12 +121,20 @@ unsigned rw_budget_orders(const struct rw_planner *p, unsigned schedules);
 
 /* ---- normal form (normal.c) -------------------------------------------------------------------------------------- */
 
-/* Find the versions of the posted graph, and make p->apart of them if there are any. Before the reference runs. */
+/* Write out the calls of the posted graph, find its versions and copies; make p->called, apart and moved of them if
+ * there are any. Before the reference runs. */
 int rw_take_apart(struct rw_planner *p, struct dt_err *e);
-/* p->apart, if there is one, becomes the second state. */
+struct rw_state *rw_newest_normal(struct rw_planner *p); /* of p->called, apart and moved the last one; NULL: none */
+/* p->called, apart and moved, as far as they are there, become states. */
 int rw_apart(struct rw_planner *p, struct dt_err *e);
-bool rw_is_apart(const struct rw_planner *p); /* is the second state the one with versions? */
-void rw_together(struct rw_planner *p);       /* if nothing was kept after the versions, they are undone */
+bool rw_is_called(const struct rw_planner *p); /* is there a state with calls written out? */
+bool rw_is_apart(const struct rw_planner *p);  /* is there a state with versions? */
+bool rw_is_moved(const struct rw_planner *p);  /* is there a state with readers of copies moved? */
+void rw_together(struct rw_planner *p);        /* if nothing was kept after the normal form, it is undone */
+/* The number of the state of normal form that this kind made, 0: there is none; -1: it is another kind. */
+int rw_normal_at(const struct rw_planner *p, const char *kind);
+/* Does a posted launch have another kernel in normal form? */
+bool rw_other_kernel(const struct rw_planner *p, uint32_t launch);
 /* The newest state with storage shared again becomes the newest one, p->laid, if it can. */
 int rw_lay_out(struct rw_planner *p, struct dt_err *e);
 

@@ -461,8 +461,14 @@ static void planner_done(struct rw_planner *p)
     rw_sure_done(p);
     rw_gate_done(&p->gate);
     free(p->state.p);
+    rw_state_done(&p->called);
     rw_state_done(&p->apart);
+    rw_state_done(&p->moved);
+    rw_calls_done(&p->calls);
     rw_versions_done(&p->versions);
+    dt_str_done(&p->no_calls);
+    rw_copies_done(&p->copies);
+    dt_str_done(&p->no_copies);
     dt_str_done(&p->no_versions);
     dt_str_done(&p->strayed);
 }
@@ -476,7 +482,7 @@ static int plan_one(struct dev_device *d, const struct dev_prog *prog, const str
     /* a recipe that strays leaves some of it */
     uint64_t began_us = dt_now_us();
     unsigned measured = 0;
-    struct dt_str no_versions = {0};
+    struct dt_str no_calls = {0}, no_versions = {0}, no_copies = {0};
     double apart_us = 0;
     for (bool no_library = false, as_posted = false;;) {
         struct rw_planner p = {.dev = d,
@@ -486,7 +492,9 @@ static int plan_one(struct dev_device *d, const struct dev_prog *prog, const str
                                .marked = ret_recipe,
                                .measured = measured,
                                .as_posted = as_posted,
+                               .no_calls = no_calls,
                                .no_versions = no_versions,
+                               .no_copies = no_copies,
                                .apart_us = apart_us};
         struct rw_state s = {.borrowed = true};
         rw_budget_begin(&p, p.opt->budget_s * (recipe ? 0.5 : 1), began_us);
@@ -499,12 +507,16 @@ static int plan_one(struct dev_device *d, const struct dev_prog *prog, const str
         if (!dt_push(&p.state, s))
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
         int r = rw_choose(&p, e);
-        /* the library was wrong, or versions were no good */
+        /* the library was wrong, or normal form was no good */
         bool again = r == 0 && p.again && (!no_library || !as_posted);
         no_library |= again && p.as_posted == as_posted;
         as_posted = p.as_posted;
-        no_versions = (struct dt_str){0};
+        no_calls = no_versions = no_copies = (struct dt_str){0};
         if (again) {
+            no_calls = p.no_calls;
+            p.no_calls = (struct dt_str){0};
+            no_copies = p.no_copies;
+            p.no_copies = (struct dt_str){0};
             no_versions = p.no_versions;
             apart_us = p.apart_us;
             p.no_versions = (struct dt_str){0};

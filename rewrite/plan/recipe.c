@@ -150,10 +150,11 @@ static int recipe_follow(struct rw_planner *p, const json_t *steps, struct dt_er
         const char *kind = json_string_value(json_object_get(json_array_get(steps, k), "kind"));
         if (!s.launch)
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
-        if (k == 0 && kind && !strcmp(kind, rw_versions.name)) { /* made before this, if there are any */
+        int normal = kind ? rw_normal_at(p, kind) : -1;
+        if (normal >= 0) { /* made before this, if there are any */
             free(s.launch);
-            if (!rw_is_apart(p)) {
-                dt_str_addf(&p->strayed, "step 1 of %zu, %s: there are none here", n, kind);
+            if ((size_t)normal != k + 1) {
+                dt_str_addf(&p->strayed, "step %zu of %zu, %s: there are none here", k + 1, n, kind);
                 return 0;
             }
             continue;

@@ -150,7 +150,7 @@ int rw_rivals(struct rw_planner *p, struct dt_err *e)
     for (size_t from = p->state.n; from-- > 1 && tries < TRIES && !p->budget_spent;) {
         struct saved s = {0};
         const struct rw_entry *x = from < p->state.n ? &p->entry.p[p->state.p[from].entry] : NULL;
-        if (!x || !strcmp(x->kind, rw_registry[rw_nregistry - 1]->name) || !strcmp(x->kind, rw_versions.name) ||
+        if (!x || !strcmp(x->kind, rw_registry[rw_nregistry - 1]->name) || rw_normal_at(p, x->kind) >= 0 ||
             (p->state.p[0].graph->nlaunch > ALL && x->before_us - x->after_us > gap_us(&p->state.p[0])))
             continue;
         struct rw_ban ban = {x->kind, json_incref(x->launches)};

@@ -209,7 +209,7 @@ int rw_state_first(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
         s->member[k * words + k / 64] = UINT64_C(1) << k % 64;
         if (s->racy)
             s->racy[k] = p->gate.original.racy[k];
-        if (s->cost)
+        if (s->cost && !(p->gate.snaps && rw_other_kernel(p, k))) /* they ran in normal form */
             s->cost[k] = cost[k];
     }
     return rw_state_time(p, s, e);

@@ -455,6 +455,51 @@ DATAFLOW = [ # a map that is not kept: nobody would wait
                               launch("b", "m", "all", "h", "y", 6000, grid=6000, block=32)], n=6000),
      "refused: verification"),
 ]
+# A kernel that calls a function: f1 = what the function makes of it.
+CALL = ".param .b32 q; .param .b32 w; st.param.f32 [q], %f1; call (w), f, (q); ld.param.f32 %f1, [w];"
+ANY = ".func (.param .b32 r) f(.param .b32 v)\n{\n.reg .b32 %r<9>; .reg .b16 %h<3>; .reg .f32 %f<5>; .reg .pred %p;\n"
+
+
+def called(function, body=CALL, entries="", **more):
+    return graph([launch("a", "p", "k", "x", "h"), more.pop("second", launch("b", "m", "scale", "h", "y"))],
+                 {"p": ptx("8.0", "sm_90", function, body) + entries}, **more)
+
+
+ADDS = ANY + "ld.param.f32 %f1, [v]; add.rn.f32 %f2, %f1, 0f3F800000; st.param.f32 [r], %f2; ret;\n}\n"
+CALLS = [
+    ("callees", "", called(ANY + """ld.param.b32 %r1, [v]; setp.lt.s32 %p, %r1, 1; @%p bra L;
+        .param .b32 q; .param .b32 w; mov.b32 %r2, 0; st.param.b32 [q], %r2; call (w), f, (q); ld.param.b32 %r1, [w];
+        L: st.param.b32 [r], %r1; ret;\n}\n"""), "died"), # text without end
+    ("byte_views", "", called(ANY + """ld.param.u16 %h1, [v]; ld.param.u16 %h2, [v+2]; mov.b32 %r1, {%h1, %h2};
+        st.param.b32 [r], %r1; ret;\n}\n"""), "refused: building"),
+    ("own_tables", "", called(".global .align 4 .b8 state[8192];\n" + ADDS, CALL + """mov.u64 %rd8, state;
+        add.s64 %rd9, %rd8, %rd3; st.global.f32 [%rd9], %f1;""", """.visible .entry look(.param .u64 p1)\n{
+        .reg .b64 %rd<9>; .reg .b32 %r<9>; .reg .f32 %f<3>; ld.param.u64 %rd2, [p1]; mov.u32 %r1, %ctaid.x;
+        mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x; mad.lo.s32 %r4, %r1, %r2, %r3; mul.wide.s32 %rd3, %r4, 4;
+        mov.u64 %rd4, state; add.s64 %rd5, %rd4, %rd3; ld.global.f32 %f1, [%rd5]; add.s64 %rd6, %rd2, %rd3;
+        st.global.f32 [%rd6], %f1; ret;\n}\n""", second=launch("b", "p", "look", "y"),
+                              **{"p::state": buffer(N, "inout")}), "refused: launch a"),
+]
+CALLS_HARDWARE = [ # lanes that come to a collective by two ways are told apart by hardware only
+    ("lanes_alone", "", called(ANY + """ld.param.f32 %f1, [v]; mov.b32 %r1, %f1; shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;
+        st.param.b32 [r], %r2; ret;\n}\n"""), "one way for all lanes"),
+]
+# A launch that only copies, `a`, and its readers.
+MOVE = r"""
+extern "C" __global__ void move(const float *x, float *h) { int i = blockIdx.x * blockDim.x + threadIdx.x; h[i] = x[i]; }"""
+
+
+def copied(*launches, entry="move", **more):
+    g = graph([launch("z", "m", "scale", "x", "g"), launch("a", "w", entry, "g", "h"), *launches],
+              g=buffer(N, "intermediate"), **more)
+    g["modules"]["w"] = {"cuda": MOVE + CUDA}
+    return g
+
+
+COPIES = [
+    ("source_stays", "", copied(launch("c", "m", "scale", "x", "g"), launch("d", "m", "scale", "g", "g"),
+                                launch("b", "m", "scale", "h", "y")), "refused: verification"),
+]
 # What is proposed, or made, holds these already: kernels one behind the other for `kernel` (programmatic.c: follows()),
 # a layer for `unordered` (parallel.c), the blocks without a reader for `nobody_reads` (dead.c), lists made from the
 # maps for `flags` (dataflow.c). So something else is proposed here ("propose"), or what was made is made wrong behind
@@ -467,6 +512,12 @@ HOOKED = [
     ("unordered", "", BOTH, "refused: verification", "parallel-fusion", {"propose": "parallel-fusion: a b"}),
     ("same_values", "", graph([A, launch("b", "m", "scale", "h", "y")]),
      "refused: verification", "versions", {"spoil": "versions"}),
+    ("same_footprints", "", graph([launch("a", "p", "k", "x", "z"), launch("b", "m", "scale", "z", "y")],
+                                  {"p": ptx("8.0", "sm_90", ADDS, CALL)}, z=buffer(N + 64, "intermediate")),
+     "refused: verification", "calls", {"spoil": "calls"}),
+    ("only_moves", "", BOTH, "refused: verification", "copies", {"spoil": "moves"}),
+    ("same_places", "", copied(launch("b", "m", "scale", "h", "y", grid=N // 128 - 1)), "refused: verification",
+     "copies", {"spoil": "copies"}),
     ("nobody_reads", "", graph([A, launch("b", "m", "scale", "h", "y", grid=4)]), "refused: verification",
      "dead-blocks", {"spoil": "live"}),
     ("room", "", graph([launch("a", "p", "k", "x", "h", {"bytes": "00" * 4336}),
@@ -525,6 +576,8 @@ def main():
              [(c, "recompute", False) for c in RECOMPUTE] + [(c, "split", False) for c in SPLIT]
              + [(c, "narrow-blocks", False) for c in NARROW]
              + [(c, "dataflow-fusion", False) for c in DATAFLOW] +
+             [(c, "calls", False) for c in CALLS] + [(c, "calls", True) for c in CALLS_HARDWARE] +
+             [(c, "copies", False) for c in COPIES] +
              [(c, "programmatic-launch", False) for c in SOLO]
              + [(c, "programmatic-launch", True) for c in SOLO_HARDWARE] +
              [(c[:4], c[4], False) for c in HOOKED])
@@ -572,7 +625,7 @@ def main():
     print("%d bundles, of which one run of the plan shows %d" % (len(told), sum(shown for shown, _ in told)))
     print("\n".join(wrong))
     print("%d predicates: %d ways to break them caught, %d only hardware shows, %d wrong" %
-          (len(rows), sum(not h for _, _, h in cases), len(HARDWARE + SOLO_HARDWARE), len(wrong)))
+          (len(rows), sum(not h for _, _, h in cases), len(HARDWARE + SOLO_HARDWARE + CALLS_HARDWARE), len(wrong)))
     return 1 if wrong else 0
 
 

@@ -143,7 +143,8 @@ class Limits(FolderCase):
     def test_parameters(self):
         def of(total, version):
             bytes_ = total - 16
-            return pair(module(entry("k", "", ", .param .align 4 .b8 p2[%d]" % bytes_), PLAIN, version=version),
+            return pair(module(entry("k", "add.rn.f32 %f1, %f1, %f1;", ", .param .align 4 .b8 p2[%d]" % bytes_), PLAIN,
+                               version=version),
                         second="k",
                         more=[{"bytes": "00" * bytes_}])
         for total, version in ((4352, "8.0"), (32764, "9.0")):

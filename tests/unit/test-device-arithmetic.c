@@ -286,6 +286,59 @@ static void test_changes(void **state)
     assert_int_equal(bad, 0);
 }
 
+/* A posted function, and kernels in which its text stands in the place of the call: what it does is the kernel's, line
+ * by line. */
+static void test_functions(void **state)
+{
+    static const struct {
+        const char *what, *function, *now, *to, *back;
+        bool same;
+    } cases[] = {
+#define MUL "mul.f32 $f2, $f1, $f1;"
+#define ADD "add.f32 $f2, $f1, 0f3F800000;"
+#define ROOT "sqrt.approx.f32 $f2, $f1;"
+#define TO "xor.b32 %r5, %r5, %r9;"
+#define BACK "xor.b32 %r6, %r6, %r9;"
+        {"hidden both ways", MUL, MUL, TO, BACK, true},
+        {"open on the way back: FFMA", MUL, MUL, TO, "", false},
+        {"open on the way there: FFMA", ADD, ADD, "", BACK, false},
+        {"another operation at the line", MUL, ROOT, TO, BACK, false},
+        {"none at all", ROOT, "mov.f32 $f2, $f1;", TO, BACK, false},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        struct dt_str a = {0}, b = {0}, why = {0};
+        struct dt_err e = {0};
+        size_t na, nb;
+        dt_str_addf(&a,
+                    "%s.func (.param .b32 r) f(.param .b32 v)\n{\n.reg .f32 $f<4>;\nld.param.f32 $f1, [v];\n%s\n"
+                    "st.param.f32 [r], $f2;\nret;\n}\n%s%s",
+                    HEAD, cases[k].function, PARAMS("one"), ENTER("one"));
+        dt_str_add(&a, "ld.global.f32 %f1, [%rd1];\nld.global.f32 %f2, [%rd1+4];\nmul.f32 %f3, %f1, %f2;\n{\n"
+                       ".param .b32 q;\n.param .b32 w;\nst.param.f32 [q], %f3;\ncall.uni (w), f, (q);\n"
+                       "ld.param.f32 %f4, [w];\n}\nadd.f32 %f5, %f4, %f2;\nst.global.f32 [%rd2], %f5;\nret;\n}\n");
+        unsigned mul = lines_before(a.s, strstr(a.s, "mul.f32 %f3")),
+                 add = lines_before(a.s, strstr(a.s, "add.f32 %f5")),
+                 own = lines_before(a.s, strstr(a.s, "st.param.f32 [r]")) - 1;
+        dt_str_addf(&b, "%s%s.reg .f32 $f<4>;\n.loc 1 1 0\n%s", HEAD, PARAMS("k"), ENTER("k"));
+        dt_str_addf(&b,
+                    "ld.global.f32 %%f1, [%%rd1];\nld.global.f32 %%f2, [%%rd1+4];\n.loc 2 %u 0\nmul.f32 %%f3, %%f1, "
+                    "%%f2;\n.loc 1 1 0\nmov.b32 %%r5, %%f3;\n%s\nmov.b32 $f1, %%r5;\n.loc 2 %u 0\n%s\n.loc 1 1 0\n"
+                    "mov.b32 %%r6, $f2;\n%s\nmov.b32 %%f4, %%r6;\n.loc 2 %u 0\nadd.f32 %%f5, %%f4, %%f2;\n.loc 1 1 0\n"
+                    "st.global.f32 [%%rd2], %%f5;\nret;\n}\n.file 1 \"dovetail\"\n.file 2 \"posted-one\"\n",
+                    mul, cases[k].to, own, cases[k].now, cases[k].back, add);
+        void *pa = assembled(&a, &na), *pb = assembled(&b, &nb);
+        struct dev_part part = {"posted-one", pa, na, "one"};
+        int r = dev_arithmetic(pb, nb, "k", b.s, b.len, &part, 1, &why, &e);
+        if (r != cases[k].same)
+            fail_msg("%s: %s", cases[k].what, r < 0 ? e.detail : why.s ? why.s : "taken");
+        free(pa);
+        free(pb);
+        dt_str_done(&a);
+        dt_str_done(&b);
+        dt_str_done(&why);
+    }
+}
+
 /* Bytes of a cubin changed at random: an answer or a refusal, never more. */
 static void test_hostile(void **state)
 {
@@ -315,7 +368,7 @@ static void test_hostile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_pairs), cmocka_unit_test(test_changes),
-                                       cmocka_unit_test(test_hostile)};
+                                       cmocka_unit_test(test_functions), cmocka_unit_test(test_hostile)};
     if (!dev_nvjitlink_version())
         return 77;
     return cmocka_run_group_tests(tests, NULL, NULL);

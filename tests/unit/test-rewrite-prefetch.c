@@ -96,8 +96,9 @@ static void drop(struct made *m)
 
 static json_t *plan(struct made *m)
 {
-    static const char *const deny[] = {"block-fusion", "parallel-fusion", "programmatic-launch", "split", "dead-blocks",
-                                       "recompute",    "versions",        "narrow-blocks"};
+    static const char *const deny[] = {
+        "block-fusion", "parallel-fusion", "programmatic-launch", "split", "dead-blocks", "recompute", "versions",
+        "calls",        "copies",          "narrow-blocks"};
     struct rw_options o = {.deny = deny, .ndeny = sizeof deny / sizeof *deny, .inputs = 1, .schedules = 1};
     struct dt_err e = {0};
     json_t *doc;

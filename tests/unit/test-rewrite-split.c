@@ -182,9 +182,9 @@ static void planned(void **state)
         TWO("p", "p", "[40,1,1]", "x", "h", BIG) "," TWO("c", "c", N, "h", "y", BIG),
         TWO("p", "p", N, "x", "h", BIG) "," TWO("c", "c", N, "h", "k", BIG) "," TWO("d", "c", N, "k", "y", ""),
     };
-    static const char *const deny[] = {"block-fusion", "parallel-fusion", "programmatic-launch",
-                                       "prefetch",     "dead-blocks",     "recompute",
-                                       "versions",     "narrow-blocks"};
+    static const char *const deny[] = {
+        "block-fusion", "parallel-fusion", "programmatic-launch", "prefetch", "dead-blocks", "recompute", "versions",
+        "calls",        "copies",          "narrow-blocks"};
     for (int k = 0; k < 3; k++) {
         struct dt_graph *g;
         struct dev_prog *p;
