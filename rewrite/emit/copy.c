@@ -494,11 +494,12 @@ int rw_copy_body(struct rw_join *j, struct rw_phase *p)
         unsigned mask = p->mask ? p->mask[n] : 0;
         int r = 0;
         p->at = n;
-        if (!p->mask || o->op == PTX_OP_LABEL || (mask && (rw_access_parts(o) == 1 || p->guest->is_joint(p->site, o))))
+        if (!p->mask || o->op == PTX_OP_LABEL ||
+            (mask && (!p->guest || rw_access_parts(o) == 1 || p->guest->is_joint(p->site, o))))
             r = copy_inst(j, p, o);
         else if (mask)
             r = copy_parts(j, p, o, mask);
-        if (r == 0 && p->mask && o->op == PTX_OP_LABEL)
+        if (r == 0 && p->guest && p->mask && o->op == PTX_OP_LABEL)
             r = p->guest->label(p->site);
         if (r < 0)
             return r;

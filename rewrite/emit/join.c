@@ -313,7 +313,7 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     struct rw_cand *c = j->c;
     const struct rw_body *b = &c->facts.body[side];
     const struct rw_list *l = &c->lists.list[side];
-    struct rw_phase p = {.side = side, .open = c->facts.open[side]};
+    struct rw_phase p = {.side = side, .open = c->facts.open[side], .mask = c->kept ? c->kept[side] : NULL};
     const struct ptx_function *f = b->f;
     /* group t / threads has block I + group of the list */
     uint32_t w = c->abreast[side], group = PTX_NO_REG, index = PTX_NO_REG, t_of = j->t;

@@ -65,8 +65,10 @@ struct rw_phase { /* one body on its way into the fused kernel */
         uint32_t from, to; /* address register -> register with its shared address, while both hold */
     } known[32];
     unsigned nknown;
-    const uint8_t *mask; /* per instruction: components that stay (inline/slice.c); NULL: all */
-    uint32_t at;         /* number of the instruction at hand */
+    /* per instruction: components that stay (inline/slice.c), or without a guest whether it stays (emit/faint.c); NULL:
+     * all */
+    const uint8_t *mask;
+    uint32_t at; /* number of the instruction at hand */
     /* inlined: what becomes of some of its instructions, and whose they are; NULL: nothing */
     const struct rw_guest *guest;
     void *site;

@@ -10,7 +10,7 @@
 extern struct rw_hooks {
     const char *off;     /* predicates not asked, "order,async"; NULL: all are */
     bool force;          /* keep what is legal and right, faster or not */
-    const char *levels;  /* of block fusion that are tried; NULL: all */
+    const char *levels;  /* of block fusion and slice that are tried; NULL: all */
     uint32_t cluster;    /* blocks of a cluster; 0: what is best */
     bool far_tables;     /* tables are in global memory although constant memory has room */
     const char *propose; /* "parallel-fusion: a b": launches proposed to this kind besides; NULL: none */
@@ -22,7 +22,8 @@ extern struct rw_hooks {
     const char *spoil;
 } rw_hooks;
 #define RW_FORCED rw_hooks.force
-#define RW_LEVEL_ON(level) (!rw_hooks.levels || strstr(rw_hooks.levels, rw_level_text(level)))
+#define RW_LEVEL_NAMED(text) (!rw_hooks.levels || strstr(rw_hooks.levels, text))
+#define RW_LEVEL_ON(level) RW_LEVEL_NAMED(rw_level_text(level))
 bool rw_off(const char *name); /* is this predicate switched off? */
 #define RW_FAR_TABLES rw_hooks.far_tables
 #define RW_SPOILT(what) (rw_hooks.spoil && !strcmp(rw_hooks.spoil, what))
@@ -32,6 +33,7 @@ bool rw_off(const char *name); /* is this predicate switched off? */
 #define RW_SPOILT(what) false
 #define RW_FAR_TABLES false
 #define RW_LEVEL_ON(level) true
+#define RW_LEVEL_NAMED(text) true
 #endif
 
 #endif

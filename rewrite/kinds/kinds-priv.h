@@ -21,9 +21,10 @@ int rw_join_beside(struct rw_cand *c, const struct rw_legal *of, unsigned n, str
 bool rw_prefetches(const struct ptx_function *f);
 
 /* OTHER rows of legal.def that need more than facts: what a candidate of one kind is asked. */
-bool rw_legal_nobody_reads(const struct rw_cand *c, struct dt_str *why); /* dead blocks */
-bool rw_legal_all_readers(const struct rw_cand *c, struct dt_str *why);  /* recompute */
-bool rw_legal_block_maps(const struct rw_cand *c, struct dt_str *why);   /* dataflow fusion */
-bool rw_legal_flags(const struct rw_cand *c, struct dt_str *why);        /* dataflow fusion */
+bool rw_legal_nobody_reads(const struct rw_cand *c, struct dt_str *why);  /* dead blocks */
+bool rw_legal_all_readers(const struct rw_cand *c, struct dt_str *why);   /* recompute */
+bool rw_legal_block_maps(const struct rw_cand *c, struct dt_str *why);    /* dataflow fusion */
+bool rw_legal_plain_effects(const struct rw_cand *c, struct dt_str *why); /* slice */
+bool rw_legal_flags(const struct rw_cand *c, struct dt_str *why);         /* dataflow fusion */
 
 #endif

@@ -124,6 +124,7 @@ struct rw_rewrite {
     /* Names of levels, tried in this order; the fastest is kept, of equal ones the first. NULL at the end. NULL: it has
      * no levels. */
     const char *const *levels;
+    bool falling;   /* levels are tried only while each is faster than the one before */
     bool same_code; /* its kernels are those that were there but for what stands around them */
     /* List every candidate of the state that this rewrite has anything to say about, legal or not. */
     int (*propose)(const struct rw_state *now, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e);
@@ -133,13 +134,17 @@ struct rw_rewrite {
     /* T at a level (0 without levels). 0: x->part is there; 1: refused or not applicable, `why` says so; negative:
      * error. May leave a note in `why` with 0. */
     int (*build)(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e);
+    /* NULL, or asked when T was analysed, before it is tried in other orders: is it legal, by its own block map? False:
+     * `why`. */
+    bool (*made_well)(const struct rw_edit *x, const struct rw_state *next, struct dt_str *why);
     void (*close)(struct rw_edit *x); /* after open(), whatever it said */
 };
 
 extern const struct rw_rewrite *const rw_registry[];
 extern const unsigned rw_nregistry;
 extern const struct rw_rewrite rw_calls, rw_copies, rw_versions, rw_dead_blocks, rw_block_fusion, rw_cluster_fusion,
-    rw_recompute, rw_parallel_fusion, rw_split, rw_prefetch, rw_programmatic, rw_dataflow_fusion, rw_narrow_blocks;
+    rw_recompute, rw_parallel_fusion, rw_split, rw_prefetch, rw_programmatic, rw_dataflow_fusion, rw_narrow_blocks,
+    rw_slice;
 const struct rw_rewrite *rw_find_rewrite(const char *name); /* the first of that name */
 uint32_t rw_rewrite_bit(const struct rw_rewrite *r);        /* 1 << its place in the registry */
 /* Do the options allow this kind? */

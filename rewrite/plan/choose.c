@@ -223,14 +223,29 @@ static int choose_build(struct rw_planner *p, struct rw_edit *x, unsigned level,
     return r == 1 ? 1 : choose_refused(r, "building", &mine, NULL, why, e);
 }
 
+/* What the kind asks of its own launches' block maps. 0: it holds; 1: refused; negative: error. */
+static int choose_well(struct rw_planner *p, const struct rw_edit *x, struct rw_state *next, struct dt_str *why,
+                       struct dt_err *e)
+{
+    struct dt_err bad = {0};
+    if (!x->kind->made_well)
+        return 0;
+    int r = next->ana ? 0 : analyse(p, x, next, &bad);
+    r = choose_refused(rw_recover(p->dev, r, &bad), "analysis of the new launch", &bad, NULL, why, e);
+    return r ? r : !x->kind->made_well(x, next, why);
+}
+
 /* Verify the state quickly and analyse it. 0, 1: refused, negative: error. */
 static int choose_accept(struct rw_planner *p, const struct rw_edit *x, struct rw_trial *trial, struct rw_state *next,
                          struct dt_str *why, struct dt_err *e)
 {
     struct dt_err bad = {0};
-    int r = trial->want || trial->known ? rw_trial_finish(trial, &bad)
-                                        : rw_verify_plan(p->dev, p->gate.ref, next->prog, next->ana,
-                                                         p->gate.sample ? 0 : 1, 2, false, NULL, &bad);
+    int r = choose_well(p, x, next, why, e);
+    if (r)
+        return r;
+    r = trial->want || trial->known
+            ? rw_trial_finish(trial, &bad)
+            : rw_verify_plan(p->dev, p->gate.ref, next->prog, next->ana, p->gate.sample ? 0 : 1, 2, false, NULL, &bad);
     bool verified = r == 0;
     p->unseen |= trial->unseen;
     if (verified) {
@@ -325,7 +340,7 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
     enum rw_verdict verdict = RW_REFUSED;
     unsigned l = way ? way->level : 0, place = 0, names = 0; /* the best one's level; its count of new module names */
     size_t at = 0;
-    bool wrong = false, opened = false;
+    bool wrong = false, opened = false, slower = false;
     int r = rw_edit_init(&x, w, dev_info(p->dev), p->opt, now, launch, nlaunch, e);
     if (r < 0)
         return r;
@@ -367,6 +382,7 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
                 choose_add(&why, reason.s);
             r = 0;
         } else if (r == 0 && !faster) {
+            slower = w->falling;
             if (verdict == RW_REFUSED || (verdict == RW_DROPPED && next.time.time_us < after)) {
                 after = next.time.time_us;
                 level = levels[l];
@@ -401,7 +417,7 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
         }
         dt_str_done(&reason);
         dt_str_done(&noise);
-    } while (r == 0 && !way && !(RW_FORCED && best.graph) && levels[l] && levels[++l]);
+    } while (r == 0 && !way && !slower && !(RW_FORCED && best.graph) && levels[l] && levels[++l]);
     if (r < 0)
         goto done;
     before = now->time.time_us;

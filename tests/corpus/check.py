@@ -103,6 +103,10 @@ def plan(tool, folder, tmp, twice=True):
     want = json.load(open(f"{folder}/expected.json", encoding="utf-8")).get("plan", {})
     if len(made["launches"]) > want.get("launches_at_most", len(graph["launches"])):
         sys.exit(f"{folder}: {len(made['launches'])} launches, expected at most {want['launches_at_most']}")
+    for kind, launches, reason in want.get("verdicts", []):  # reason "": it is kept
+        told = next((r for r in made["rewrites"] if [r["kind"], r["launches"]] == [kind, launches]), {"verdict": "no"})
+        if told["verdict"] != ("refused" if reason else "kept") or reason not in told.get("reason", ""):
+            sys.exit(f"{folder}: {kind} of {launches}: expected {reason or 'kept'}, got {told}")
     outputs = [n for n, b in graph["buffers"].items() if b["role"] in ("output", "inout")]
     for seed in ("0", "5"):
         for what, document in (("graph", f"{folder}/graph.json"), ("plan", f"{tmp}/plan/plan.json")):

@@ -4,7 +4,8 @@ oracle.
 
 expected.json holds the members of docs/CONTRACT.md §3 for every ordered pair of launches, without the maps: what a
 person checks by eye, and what a change of oracle.py or footprints.py must show in a diff. Its member "plan", written by
-hand, says what the planner must at least achieve ("launches_at_most").
+hand, says what the planner must at least achieve ("launches_at_most"; "verdicts": kind, launches, reason, "" for what
+must be kept).
 """
 import json
 import os

@@ -221,6 +221,27 @@ extern "C" __global__ void reverse(const float *h, float *y)
     y[blockIdx.x * 128 + threadIdx.x] = s[127 - threadIdx.x];
 }
 """
+SLICE = r"""
+extern "C" __global__ void counts(const float *x, float *h, unsigned *z) /* two stores, and a count */
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x, n = gridDim.x * blockDim.x;
+    h[i] = x[i] * 2.f;
+    h[i + n] = x[i + n] - 1.f;
+    __syncthreads();
+    if (threadIdx.x == 0) atomicAdd(z + blockIdx.x, 3u);
+}
+extern "C" __global__ void rows(const float *x, float *h) /* four rows; each is reversed in shared memory */
+{
+    __shared__ float s[4][128];
+    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t, n = gridDim.x * blockDim.x;
+    for (int k = 0; k < 4; k++) s[k][t] = x[i + k * n] * 2.f;
+    __syncthreads();
+    h[i] = s[0][127 - t];
+    h[i + n] = s[1][127 - t] + 1.f;
+    h[i + 2 * n] = s[2][127 - t] + 2.f;
+    h[i + 3 * n] = s[3][127 - t] + 3.f;
+}
+"""
 VARIABLE = r"""__device__ float state[2048];
 extern "C" __global__ void keep(const float *x, float *h) { int i = blockIdx.x * blockDim.x + threadIdx.x; state[i] += x[i]; h[i] = state[i]; }"""
 
@@ -261,7 +282,7 @@ def graph(launches, modules=None, n=N, **buffers):
     every = {"x": buffer(n, "input"), "h": buffer(n, "intermediate"), "y": buffer(n, "output")} | buffers
     used = {l.get("module") for l in launches}
     known = {"m": {"cuda": CUDA}, "k": {"cuda": MASK}, "c": {"cuda": CLUSTER}, "i": {"cuda": INLINE},
-             "v": {"cuda": VARIABLE}} | {k: {"ptx": t} for k, t in (modules or {}).items()}
+             "v": {"cuda": VARIABLE}, "s": {"cuda": SLICE}} | {k: {"ptx": t} for k, t in (modules or {}).items()}
     return {"dovetail": 1, "name": "mutant", "modules": {k: v for k, v in known.items() if k in used}, "buffers": every,
             "launches": launches}
 
@@ -526,6 +547,15 @@ HOOKED = [
                                  ".param .u64 p0, .param .u64 p1, .param .align 4 .b8 p2[4336]")},
                        z=buffer(N, "weight")),
      "refused: building", "prefetch", {}),
+    ("plain_effects", "parts_apart", graph([launch("a", "s", "counts", "x", "h", "z", grid=N // 256),
+                                            launch("b", "m", "scale", "h", "y")], z=buffer(N // 256, "inout", **ZERO)),
+     "refused: verification", "slice", {"levels": "halves"}),
+    ("each_store", "", graph([launch("a", "s", "rows", "x", "h", grid=N // 512), B]), "refused: verification", "slice",
+     {"levels": "halves", "spoil": "store"}),
+    ("shared_reach", "", graph([launch("a", "s", "rows", "x", "h", grid=N // 512), B]), "refused: verification",
+     "slice", {"levels": "halves", "spoil": "reach"}),
+    ("parts_apart", "", graph([launch("a", "i", "twice", "x", "h"), B]), "refused: verification", "slice",
+     {"levels": "halves"}),
     ("flags", "", BOTH, "refused: verification", "dataflow-fusion", {"spoil": "wait"}),
     ("flags", "", BOTH, "refused: verification", "dataflow-fusion", {"spoil": "count"}),
     ("flags", "", BOTH, "refused: verification", "dataflow-fusion", {"spoil": "late"}),

@@ -120,6 +120,33 @@ extern "C" __global__ void gemm(const float *x, const float *w, float *y, int ro
     }
     if (r < rows) y[r * cols + c] = acc;
 }
+extern "C" __global__ void patch(const float *x, const float *w, float *y, int rows, int inner, int cols) /* 4 x 4 elements a thread */
+{
+    __shared__ float a[8][32], b[8][32];
+    int tx = threadIdx.x % 8, ty = threadIdx.x / 8, r = blockIdx.y * 32, c = blockIdx.x * 32;
+    float acc[4][4] = {};
+    for (int k = 0; k < inner; k += 8) {
+        #pragma unroll
+        for (int j = 0; j < 4; j++) {
+            int row = r + ty + 8 * j;
+            a[tx][ty + 8 * j] = row < rows ? x[row * inner + k + tx] : 0.f;
+            b[ty][tx + 8 * j] = w[(k + ty) * cols + c + tx + 8 * j];
+        }
+        __syncthreads();
+        #pragma unroll
+        for (int q = 0; q < 8; q++)
+            #pragma unroll
+            for (int i = 0; i < 4; i++)
+                #pragma unroll
+                for (int j = 0; j < 4; j++) acc[i][j] += a[q][ty + 8 * i] * b[q][tx + 8 * j];
+        __syncthreads();
+    }
+    #pragma unroll
+    for (int i = 0; i < 4; i++)
+        #pragma unroll
+        for (int j = 0; j < 4; j++)
+            if (r + ty + 8 * i < rows) y[(r + ty + 8 * i) * cols + c + tx + 8 * j] = acc[i][j];
+}
 extern "C" __global__ void flip(const float *x, float *y, int rows, int cols) /* rows in reverse: one-to-one, other numbers */
 {
     extern __shared__ float s[];
@@ -239,8 +266,8 @@ class Maker:
         else:
             heavy = 0
         flat = [up(n, block), 1, 1], [block, 1, 1], heavy
-        if kind == "gemm" and cols % 16 or kind == "turn" and (rows % 8 or cols % 8) or kind in ("halve",
-            "tiles") and cols % 2 or kind in ("bias4", "add4") and cols % 4:
+        if (kind == "gemm" and cols % 16 or kind == "patch" and cols % 8 or kind == "turn" and (rows % 8 or cols % 8)
+                or kind in ("halve", "tiles") and cols % 2 or kind in ("bias4", "add4") and cols % 4):
             kind = "gelu"
         if (kind == "inplace" and self.role[src] in ("input", "weight")
                 or kind == "binary" and self.shape.get(other) != (rows, cols)):
@@ -308,6 +335,11 @@ class Maker:
             self.launch(kind, [wide // 16, up(rows, 16), 1], [16, 16, 1], 0, src, self.weight(cols, wide), out, rows,
                         cols, wide)
             return self.value(out, rows, wide)
+        elif kind == "patch":
+            wide = rng.choice([32, 64, 96])
+            self.launch(kind, [wide // 32, up(rows, 32), 1], [64, 1, 1], 0, src, self.weight(cols, wide), out, rows,
+                        cols, wide)
+            return self.value(out, rows, wide)
         elif kind == "turn":
             self.launch(kind, [cols // 8, rows // 8, 1], [8, 8, 1], 0, src, out, rows, cols)
             return self.value(out, cols, rows)
@@ -357,6 +389,7 @@ ANY = SAME + ["gemm", "turn", "halve", "binary", "copy", "memset", "top", "add4"
 # what a kind is about: weights; readers of a part; element-wise over many blocks
 FAVOUR = {"prefetch": ["gemm", "bias2d", "bias4"], "dead-blocks": ["top"], "split": ["unary", "gelu", "unrolled"],
           "register": ["gather", "scatter", "gemm", "gelu", "bias4"], "narrow-blocks": ["gather", "unary", "warprows"],
+          "slice": ["patch", "patch", "unrolled", "tiles", "warprows"],
           "cluster": ["ring", "rowsum", "warprows", "gemm", "gelu", "unary"]}
 
 
