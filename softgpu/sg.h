@@ -248,6 +248,7 @@ struct sg_profile {
     uint64_t shared_pages; /* as shared_part, of pages */
     uint64_t tensor;       /* flops of mma and wmma, as of f16 */
     uint64_t hot;          /* clocks of the L2 for atomics in the busiest line, of all blocks */
+    uint64_t fences;       /* of `alone`: clocks in fences */
 };
 
 struct sg_stats { /* of one launch; counts of thread-level work, summed over blocks */
@@ -336,7 +337,7 @@ int sg_timeline(const struct sg_model *m, struct sg_work *w, uint32_t n);
 /* One way in which the model may be wrong (model/doubts.def): factors on what its terms take, 1 where it is right. */
 struct sg_doubt {
     const char *name, *why;
-    double issue, local, tensor, alone, l2, dram, cache, launch, start, hot, cluster, flags, made;
+    double issue, local, tensor, alone, l2, dram, cache, launch, start, hot, cluster, flags, made, pages, fences;
     double early_us;
     bool late, sharp;
 };

@@ -154,7 +154,7 @@ int sg_decode_video(struct sg_dec *d);
 int sg_decode_matrix(struct sg_dec *d);
 int sg_decode_mbarrier(struct sg_dec *d);
 int sg_decode_bulk(struct sg_dec *d);
-/* sync.c: emit an operation that only checked code has */
+/* sync.c: emit an operation that only checking modes and followed blocks look at */
 int sg_decode_check(struct sg_dec *d, enum sg_check_op sub, unsigned type, uint64_t imm);
 int sg_decode_address(struct sg_dec *d, const struct ptx_opnd *o, struct sg_address *ret);
 /* The space in which an access to `o` really happens. */

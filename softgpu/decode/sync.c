@@ -1,8 +1,8 @@
 /* Decoding of what threads do together: barriers, collectives, fences, groups of asynchronous copies, programmatic
  * dependencies.
  *
- * Asynchronous copies are done at once, and one CPU thread runs the threads of a block, so their fences and waits are
- * operations in checked code only (sg_decode_check). A fence wider than the cluster says that blocks may talk to each
+ * Asynchronous copies are done at once, and one CPU thread runs the threads of a block, so their fences and waits do
+ * nothing but to be seen (sg_decode_check). A fence wider than the cluster says that blocks may talk to each
  * other (code->ordered).
  */
 #include "softgpu/decode/inst.h"
@@ -128,11 +128,10 @@ static int collective(struct sg_dec *d)
     return 0;
 }
 
-/* What has been done at once, or needs no doing, is an operation only where the checking modes look on. */
+/* What has been done at once, or needs no doing, is an operation for the checking modes and for blocks that are
+ * followed (exec/profile.c), which see where it stands. */
 int sg_decode_check(struct sg_dec *d, enum sg_check_op sub, unsigned type, uint64_t imm)
 {
-    if (!d->checked)
-        return 0;
     struct sg_op *op = sg_emit(d, sg_check_op);
     op->sub = (uint8_t)sub;
     op->type = (uint8_t)type;

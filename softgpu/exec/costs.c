@@ -151,7 +151,7 @@ static enum sg_cost_kind kind_of_memory(const struct ptx_inst *i)
     case PTX_OP_BARRIER_SYNC:
     case PTX_OP_BARRIER_RED: return SG_COST_BARRIER;
     case PTX_OP_MEMBAR:
-    case PTX_OP_FENCE: return SG_COST_FENCE;
+    case PTX_OP_FENCE: return ptx_has(i, PTX_M_CTA) ? SG_COST_PLAIN : SG_COST_FENCE; /* nothing leaves the SM */
     case PTX_OP_BRA: return SG_COST_BRANCH;
     default: return SG_COST_PLAIN;
     }
@@ -340,9 +340,11 @@ struct sg_costs *sg_costs_new(const struct sg_code *code, sg_fn bb, const struct
         cost->writes = (uint8_t)(g.n < 255 ? g.n : 255);
         full |= g.full;
         c->atomics |= cost->kind == SG_COST_ATOM || cost->kind == SG_COST_RED;
-        cost->release = ptx_has(i, PTX_M_RELEASE) || ptx_has(i, PTX_M_ACQ_REL);
+        bool beyond = !ptx_has(i, PTX_M_CTA); /* the block */
+        cost->release = beyond && (ptx_has(i, PTX_M_RELEASE) || ptx_has(i, PTX_M_ACQ_REL));
         cost->relaxed = ptx_has(i, PTX_M_RELAXED);
-        cost->acquire = ptx_has(i, PTX_M_ACQUIRE) || ptx_has(i, PTX_M_ACQ_REL) || cost->kind == SG_COST_FENCE;
+        cost->acquire =
+            beyond && (ptx_has(i, PTX_M_ACQUIRE) || ptx_has(i, PTX_M_ACQ_REL) || cost->kind == SG_COST_FENCE);
         cost->strong = ptx_has(i, PTX_M_VOLATILE) || ptx_has(i, PTX_M_RELAXED) || ptx_has(i, PTX_M_ACQUIRE);
         cost->bypass = ptx_has(i, PTX_M_VOLATILE) || ptx_has(i, PTX_M_RELAXED) || ptx_has(i, PTX_M_ACQUIRE) ||
                        ptx_has(i, PTX_M_CG) || ptx_has(i, PTX_M_CV);

@@ -5,8 +5,10 @@
  * when its operands are there and its basic block has begun; loads wait for earlier stores to the same space, nothing
  * passes a barrier. A basic block ends when its last instruction has begun, and takes a clock for each at least. A
  * short loop counts as one basic block for `unroll` rounds. At a barrier of the block all warps go on when the last one
- * is there. Two clocks run side by side, one in which what the L1 lacks comes from the L2 (`near`) and one in which it
- * comes from DRAM (`far`).
+ * is there, and the SM has done what all of them asked of its pipes since they met last. Fences take so many ways to
+ * the L2, those of several warps one after the other. Looks at the same place again (it waits for another block) take
+ * nothing: what is waited for is up to the timeline. Two clocks run side by side, one in which what the L1 lacks comes
+ * from the L2 (`near`) and one in which it comes from DRAM (`far`).
  *
  * What is asked of the SM: issued machine instructions by pipe; passes over shared memory (bank conflicts) and over the
  * L1 (lines); sectors that the L1 lacks. The L1 has what shared memory leaves, divided by the blocks that an SM
@@ -19,7 +21,7 @@
  * Not followed: register limits, instruction caches, bank conflicts of registers, replays of partial warps beyond what
  * a warp issues. Copies of bulks and tensors cost what they count elsewhere.
  */
-#include "softgpu/exec/profile.h"
+#include "softgpu/exec/profile-priv.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,66 +31,6 @@
 #include "softgpu/exec/exec-priv.h"
 
 #define NONE UINT32_MAX
-enum { NEAR, FAR, CLOCKS };
-enum {
-    SPIN = 8,           /* rounds of a loop that only looks at memory: the others wait, and are not counted */
-    PAGE_SECTORS = 128, /* of DRAM, over its channels */
-    LINE = 128,
-    LINES = 2048, /* of an L1, at most */
-    SEEN_FIRST = 256,
-    SEEN = 1 << 16,     /* sectors of a block, twice */
-    MEET = 4096,        /* lines of a block in which there are atomics */
-    GROUPS = 8,         /* of copies under way */
-    MAX_STEPS = 4 << 20 /* of a block: what comes then is taken to be like what came before */
-};
-
-struct line { /* of the L1, in the order of use */
-    uint64_t tag;
-    uint32_t sectors, newer, older, chain; /* chain: the next one with the same hash */
-};
-
-struct meet {             /* atomics in a line */
-    uint64_t line, count; /* clocks of the L2 */
-};
-
-struct warp_time {
-    int64_t clock[CLOCKS], last[CLOCKS]; /* the basic block's begin, and its last instruction's */
-    int64_t global_store[CLOCKS], shared_store[CLOCKS];
-    int64_t copy[CLOCKS], group[GROUPS][CLOCKS]; /* copies of this group; groups */
-    uint32_t ngroup, slots, rounds, bb, generation[SG_BARRIERS];
-    int64_t branch[CLOCKS]; /* where control goes on is known */
-    uint32_t same;          /* rounds of this basic block in a row, of those that look at memory past the L1 */
-    uint64_t look;          /* the last one's address */
-    bool looks;
-    uint32_t waits;              /* at barrier waits - 1 */
-    int64_t far[CLOCKS];         /* the next access to another SM's shared memory may begin */
-    const struct sg_op *stopped; /* where it waits for the cluster: the operation comes again */
-    bool fixed;                  /* the basic block has a store or the like: it is not unrolled */
-};
-
-struct sg_profiler {          /* of one block */
-    struct sg_profiler *next; /* of the worker */
-    uint64_t block;
-    const struct sg_costs *costs;
-    sg_fn bb;
-    unsigned l2_clocks, dram_clocks, lines, l1_bytes_clock;
-    unsigned home_clocks;             /* of the L2, where a sector has one place: a mean of both halves */
-    unsigned far_clocks, meet_clocks; /* another SM's shared memory, a cluster's barrier */
-    struct warp_time *warp;
-    int64_t *ready; /* by warp, register and clock */
-    struct {
-        uint32_t generation;
-        int64_t at[CLOCKS];
-    } barrier[SG_BARRIERS][2];
-    struct line *l1;
-    uint32_t *chains, nline, newest, oldest; /* chains: by hash, LINES */
-    uint64_t *seen;                          /* a table of sectors, 0: free; at the end the sectors in order */
-    uint32_t nseen, seen_cap, nmeet;
-    struct meet *meet;        /* NULL: no atomics yet */
-    uint64_t steps, executed; /* thread-instructions that were followed */
-    struct sg_profile sum;
-    bool spun, ended;
-};
 
 /* ---- blocks that are followed --------------------------------------------------------------------------------------
  */
@@ -118,6 +60,8 @@ static unsigned lines_of(const struct sg_run *run, const struct sg_model *m)
     return n > LINES ? LINES : n ? (unsigned)n : 1;
 }
 
+static void met(struct sg_profiler *p);
+
 int sg_profile_block_start(struct sg_block *b)
 {
     struct sg_worker *wk = b->wk;
@@ -128,6 +72,9 @@ int sg_profile_block_start(struct sg_block *b)
     if (!p)
         return DT_E_NOMEM;
     double ghz = m->clock_khz * 1e-6;
+    p->model = m;
+    p->nwarp = b->nwarp;
+    met(p);
     p->next = wk->profile;
     wk->profile = p;
     p->block = b->linear;
@@ -187,17 +134,72 @@ static void enter_block(const struct sg_costs *c, struct warp_time *t, uint32_t 
     t->bb = bb;
 }
 
+static double pipe_clocks(uint64_t slots, double lanes) { return lanes > 0 ? (double)slots * SG_LANES / lanes : 0; }
+
+/* When the SM can have done what the block has asked of it since its warps met: FP64 and stores from when their first
+ * operands were there, all else from when the warps met. */
+static int64_t asked(const struct sg_profiler *p, unsigned k)
+{
+    const struct sg_model *m = p->model;
+    const struct sg_profile *now = &p->sum, *then = &p->met.sum;
+    uint64_t slot[SG_PIPES], all = 0;
+    for (unsigned i = 0; i < SG_PIPES; i++)
+        all += slot[i] = now->slots[i] - then->slots[i];
+    double sectors = 32 / m->k.l2_bytes_clock, read = (double)(now->l2_read - then->l2_read) * sectors,
+           write = (double)(now->l2_write - then->l2_write) * sectors, at = (double)p->met.at[k];
+    double c[] = {
+        at + (double)all / m->k.issue_warps,
+        at + pipe_clocks(slot[SG_PIPE_ALU], m->int_lanes),
+        at + pipe_clocks(slot[SG_PIPE_IMAD], m->int_lanes),
+        at + pipe_clocks(slot[SG_PIPE_FMA] + slot[SG_PIPE_IMAD], m->fp32_lanes),
+        at + pipe_clocks(slot[SG_PIPE_XU], m->sfu_lanes),
+        at + read + write,
+        slot[SG_PIPE_FP64] ? (double)p->met.fp64[k] + pipe_clocks(slot[SG_PIPE_FP64], m->fp64_lanes) : 0,
+        write > 0 && p->met.store[k] < INT64_MAX ? (double)p->met.store[k] + write : 0,
+    };
+    double last = 0;
+    for (unsigned i = 0; i < sizeof c / sizeof c[0]; i++)
+        last = c[i] > last ? c[i] : last;
+    return (int64_t)last;
+}
+
+static void met(struct sg_profiler *p)
+{
+    for (unsigned k = 0; k < CLOCKS; k++)
+        p->met.fp64[k] = p->met.store[k] = INT64_MAX;
+    p->met.sum = p->sum;
+    p->met.fences = 0;
+    p->met.times++;
+}
+
+/* All warps of the block meet, when the last is there: not before the SM has done what they asked of it since they met
+ * last. Fences of several warps come one after the other. */
+static void meet_all(struct sg_profiler *p, int64_t at[CLOCKS])
+{
+    int64_t fences = p->met.fences ? (p->met.fences - 1) * p->costs->k->fence_warp : 0;
+    for (unsigned k = 0; k < CLOCKS; k++) {
+        int64_t done = asked(p, k);
+        at[k] = at[k] + fences > done ? at[k] + fences : done;
+    }
+    memcpy(p->met.at, at, sizeof p->met.at);
+    p->sum.fences += (uint64_t)fences;
+    met(p);
+}
+
 static void arrive(struct sg_profiler *p, struct warp_time *t, uint32_t n)
 {
     close_block(t);
     uint32_t g = ++t->generation[n];
     if (p->barrier[n][g & 1].generation != g) {
         p->barrier[n][g & 1].generation = g;
+        p->barrier[n][g & 1].warps = 0;
         memset(p->barrier[n][g & 1].at, 0, sizeof p->barrier[n][g & 1].at);
     }
     for (unsigned k = 0; k < CLOCKS; k++)
         if (p->barrier[n][g & 1].at[k] < t->clock[k])
             p->barrier[n][g & 1].at[k] = t->clock[k];
+    if (++p->barrier[n][g & 1].warps == p->nwarp)
+        meet_all(p, p->barrier[n][g & 1].at);
     t->waits = n + 1;
     t->bb = UINT32_MAX;
 }
@@ -373,7 +375,7 @@ static bool global_access(struct sg_profiler *p, const struct sg_cost *c, const 
     return !missing;
 }
 
-static struct meet *meeting(const struct sg_profiler *p, uint64_t line)
+struct meet *sg_profile_meeting(const struct sg_profiler *p, uint64_t line)
 {
     uint64_t h = hash_of(line);
     while (p->meet[h & (2 * MEET - 1)].count && p->meet[h & (2 * MEET - 1)].line != line)
@@ -385,7 +387,7 @@ static void profile_meet(struct sg_profiler *p, uint64_t line, unsigned n)
 {
     if (!p->meet && !(p->meet = dt_calloc(2 * MEET, sizeof *p->meet)))
         return;
-    struct meet *x = meeting(p, line);
+    struct meet *x = sg_profile_meeting(p, line);
     if (!x->count && p->nmeet++ >= MEET)
         return; /* the block has met too many to keep */
     x->line = line;
@@ -472,6 +474,12 @@ static void result(struct sg_profiler *p, const struct sg_warp *w, struct warp_t
         t->last[k] = at[k] > t->last[k] ? at[k] : t->last[k];
 }
 
+static void earlier(int64_t at[CLOCKS], const int64_t than[CLOCKS])
+{
+    for (unsigned k = 0; k < CLOCKS; k++)
+        at[k] = than[k] < at[k] ? than[k] : at[k];
+}
+
 static void later(int64_t at[CLOCKS], const int64_t than[CLOCKS])
 {
     for (unsigned k = 0; k < CLOCKS; k++)
@@ -486,13 +494,16 @@ static void acquire(struct sg_profiler *p)
     p->newest = p->oldest = NONE;
 }
 
-/* What was written before is seen by others before anything behind goes on: there and back, and once more. */
-static void fence(struct sg_profiler *p, struct warp_time *t)
+/* What was written before is seen by others before anything behind goes on: so many ways to the L2. */
+static void fence(struct sg_profiler *p, struct warp_time *t, unsigned trips)
 {
     t->fixed = true;
     close_block(t);
     for (unsigned k = 0; k < CLOCKS; k++)
-        t->last[k] = t->clock[k] += p->costs->k->fence_trips * p->home_clocks;
+        t->last[k] = t->clock[k] += trips * p->home_clocks;
+    t->fences += trips * p->home_clocks;
+    p->met.fences += t->fenced != p->met.times + 1;
+    t->fenced = p->met.times + 1;
 }
 
 /* The lanes whose address is in another block's shared memory. */
@@ -515,7 +526,7 @@ static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t
     unsigned bytes = (unsigned)op->size * (op->n ? op->n : 1u), passes = 1;
     const struct sg_constants *con = p->costs->k;
     if (c->release)
-        fence(p, t);
+        fence(p, t, con->release_trips);
     bool load = c->kind == SG_COST_LOAD, store = c->kind == SG_COST_STORE, hit = true;
     int64_t at[CLOCKS], latency[CLOCKS] = {con->l1_hit, con->l1_hit};
     operands(p, w, t, c, at);
@@ -566,9 +577,11 @@ static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t
             latency[NEAR] = latency[FAR] = p->home_clocks + con->atomic_more;
         if (load)
             later(at, t->global_store);
+        if (store)
+            earlier(p->met.store, at);
         if (c->strong && load) { /* at the same place again; what it waits for comes while a look is under way */
-            latency[NEAR] = latency[FAR] = p->home_clocks * 3 / 2;
             t->looks = t->look == addr[__builtin_ctz(global)];
+            latency[NEAR] = latency[FAR] = t->looks ? 0 : p->home_clocks * 3 / 2;
             t->look = addr[__builtin_ctz(global)];
         }
     }
@@ -763,7 +776,7 @@ static void follow(struct sg_profiler *p, struct sg_warp *w, const struct sg_op 
         return;
     case SG_COST_FENCE:
         if (first) {
-            fence(p, t);
+            fence(p, t, p->costs->k->fence_trips);
             acquire(p);
         }
         return;
@@ -777,6 +790,8 @@ static void follow(struct sg_profiler *p, struct sg_warp *w, const struct sg_op 
         return;
     int64_t at[CLOCKS], latency[CLOCKS] = {c->latency, c->latency};
     operands(p, w, t, c, at);
+    if (c->slots[SG_PIPE_FP64])
+        earlier(p->met.fp64, at);
     if (c->kind == SG_COST_MATRIX) { /* rows of 16 bytes */
         uint64_t addr[SG_LANES];
         bool known = op->fn == sg_ldmatrix || op->fn == sg_stmatrix;
@@ -821,11 +836,13 @@ static uint64_t pages_of(const struct sg_profiler *p)
 void sg_profile_block_end(struct sg_block *b)
 {
     struct sg_profiler *p = b->follow;
-    int64_t alone[CLOCKS] = {0};
+    int64_t alone[CLOCKS] = {0}, fences = 0;
     for (uint32_t i = 0; i < b->nwarp; i++) {
+        fences = p->warp[i].fences > fences ? p->warp[i].fences : fences;
         close_block(&p->warp[i]);
         later(alone, p->warp[i].clock);
     }
+    p->sum.fences += (uint64_t)fences;
     p->sum.alone_near = (uint64_t)alone[NEAR] + 1;
     p->sum.alone_far = (uint64_t)alone[FAR] + 1;
     /* what it read past the L1, in order, to be compared with what its neighbour did */
@@ -837,101 +854,4 @@ void sg_profile_block_end(struct sg_block *b)
     p->sum.pages = pages_of(p);
     p->ended = true;
     b->follow = NULL;
-}
-
-/* ---- the launch's --------------------------------------------------------------------------------------------------
- */
-/* All that were followed, one after the other: NULL begins. */
-static const struct sg_profiler *each(const struct sg_run *run, uint32_t *worker, const struct sg_profiler *p)
-{
-    p = p ? p->next : run->first[ *worker = 0].profile;
-    while (!p && ++*worker < run->nworker)
-        p = run->first[*worker].profile;
-    return p;
-}
-
-/* Clocks of the line in which most atomics meet, of all blocks. Where several of those that were followed come, all do;
- * where, of more than two, only neighbours meet, others meet in other lines, of which the launch writes so many. Anyhow
- * no line has less than its share of all. */
-static double hottest(const struct sg_run *run, uint64_t blocks, double scale, double lines)
-{
-    double most = 0, sum = 0, known = 0;
-    bool near = false;
-    uint32_t a, b;
-    for (const struct sg_profiler *p = each(run, &a, NULL); p; p = each(run, &a, p))
-        for (uint32_t k = 0; p->meet && k < 2 * MEET; k++) {
-            uint64_t count = 0, met = 0, first = UINT64_MAX, last = 0;
-            for (const struct sg_profiler *q = p->meet[k].count ? each(run, &b, NULL) : NULL; q; q = each(run, &b, q)) {
-                uint64_t n = q->meet ? meeting(q, p->meet[k].line)->count : 0;
-                count += n;
-                met += n > 0;
-                first = n && q->block < first ? q->block : first;
-                last = n && q->block > last ? q->block : last;
-            }
-            if (!met)
-                continue;
-            sum += (double)p->meet[k].count * scale;
-            known += 1 / (double)met;
-            double all = met > 1 || blocks == 1 ? (double)count * scale : (double)count;
-            if (all > most) {
-                most = all;
-                near = met > 1 && last <= first + 1 && blocks > 2;
-            }
-        }
-    if (near && known < lines)
-        most *= known / lines;
-    return lines > 0 && sum / lines > most ? sum / lines : most;
-}
-
-/* Of what blocks read, the part that the block before them reads, too, in millionths; by sectors, or by pages. */
-static uint64_t shared_part(const struct sg_run *run, uint64_t unit)
-{
-    uint64_t all = 0, both = 0;
-    uint32_t a, b;
-    for (const struct sg_profiler *x = each(run, &a, NULL); x; x = each(run, &a, x))
-        for (const struct sg_profiler *y = each(run, &b, NULL); y; y = each(run, &b, y)) {
-            if (y->block + 1 != x->block)
-                continue;
-            for (uint32_t i = 0, k = 0; i < x->nseen; i++) {
-                uint64_t mine = (x->seen[i] - 1) / unit;
-                if (i && mine == (x->seen[i - 1] - 1) / unit)
-                    continue;
-                while (k < y->nseen && (y->seen[k] - 1) / unit < mine)
-                    k++;
-                both += k < y->nseen && (y->seen[k] - 1) / unit == mine;
-                all++;
-            }
-        }
-    return all ? both * 1000000 / all : 0;
-}
-
-void sg_profile_sum(const struct sg_run *run, struct sg_stats *s)
-{
-    bool spun = false;
-    uint64_t blocks = 0, executed = 0, *to = (uint64_t *)&s->profile;
-    uint32_t a;
-    s->profile = (struct sg_profile){0};
-    for (const struct sg_profiler *p = each(run, &a, NULL); p; p = each(run, &a, p)) {
-        if (!p->ended)
-            continue; /* the launch was stopped */
-        for (size_t k = 0; k < sizeof s->profile / sizeof *to; k++)
-            to[k] += ((const uint64_t *)&p->sum)[k];
-        blocks++;
-        executed += p->executed;
-        spun |= p->spun;
-    }
-    if (!blocks || !executed) {
-        s->profile = (struct sg_profile){0};
-        return;
-    }
-    if (spun) { /* blocks waited for each other: counts of instructions say nothing */
-        s->max_block_share = 1;
-        s->light_blocks = s->light_instructions = 0;
-    }
-    double scale = spun ? (double)run->nblocks / (double)blocks : (double)s->instructions / (double)executed;
-    for (size_t k = 0; k < sizeof s->profile / sizeof *to; k++)
-        to[k] = (uint64_t)((double)to[k] * scale + 0.5);
-    s->profile.shared_part = shared_part(run, LINE / 32);
-    s->profile.shared_pages = shared_part(run, PAGE_SECTORS);
-    s->profile.hot = (uint64_t)hottest(run, blocks, scale, (double)((s->unique_write_bytes + LINE - 1) / LINE));
 }

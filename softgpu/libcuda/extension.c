@@ -248,6 +248,7 @@ static const size_t count_at[] = {
     AT(profile.shared_pages),
     AT(profile.tensor),
     AT(profile.hot),
+    AT(profile.fences),
 #undef SLOT
 #undef AT
 };

@@ -107,7 +107,7 @@ static double visits(const struct sg_sim *s, const struct sg_work *w, const stru
     double meet = over(beside * (double)p->pages * s->m->k.page_bytes, (double)st->unique_read_bytes);
     double visit = piece * max2(1 / (share < 1 ? 1 - share : 0.001), meet);
     visit = visit > s->m->k.page_bytes ? s->m->k.page_bytes : visit;
-    return 1 + s->m->k.opening / visit * (s->m->k.opening / visit);
+    return 1 + s->d->pages * (s->m->k.opening / visit) * (s->m->k.opening / visit);
 }
 
 /* The same from blocks that were followed (exec/profile.c): what the SM's pipes do, and the clocks of a block alone. */
@@ -143,6 +143,7 @@ static void followed_cost(const struct sg_sim *s, const struct sg_work *w, const
     double floor = ((double)p->alone_near +
                     max2(miss, away * (1 - miss) + miss) * ((double)p->alone_far - (double)p->alone_near)) /
                    n / s->clocks_us * d->alone;
+    floor += (double)p->fences / n / s->clocks_us * (d->fences - 1);
     if (warps < 4)
         floor = max2(floor, of_warps / n / s->clocks_us * 4 / warps);
     k->floor = floor * made + m->block_start_ns / 1000 * d->start;

@@ -8,7 +8,7 @@
 
 #define STOCK                                                                                                          \
     .issue = 1, .local = 1, .tensor = 1, .alone = 1, .l2 = 1, .dram = 1, .cache = 1, .launch = 1, .start = 1,          \
-    .hot = 1, .cluster = 1, .flags = 1, .made = 1
+    .hot = 1, .cluster = 1, .flags = 1, .made = 1, .pages = 1, .fences = 1
 
 /* what stands twice in an initialiser is what stands last */
 #pragma GCC diagnostic push
@@ -36,6 +36,7 @@ bool sg_doubt_matters(const struct sg_doubt *d, const struct sg_work *w, uint32_
         if ((d->tensor != 1 && st->tensor_flops) ||
             (d->cluster != 1 && (st->cluster_accesses || st->cluster_syncs || st->cluster_bytes)) ||
             (d->hot != 1 && st->profile.hot) || (d->flags != 1 && st->talk) || (d->made != 1 && w[i].made) ||
+            (d->pages != 1 && st->profile.pages) || (d->fences != 1 && st->profile.fences) ||
             ((d->late || d->early_us > 0) && w[i].early))
             return true;
     }
