@@ -181,10 +181,18 @@ class Load(Cluster):
         self.doomed = [dead]
         load = self.begin(hosts, graphs, 0.05)
         patient(lambda: self.told(dead, "plan") > 2)
-        workers = [w["pid"] for w in dead.workers()]
-        for w in workers:  # so that it does hold some
-            os.kill(w, signal.SIGSTOP)
-        held = patient(lambda: self.cluster(dead)["leases"])
+        workers, held = [w["pid"] for w in dead.workers()], 0
+        for _ in range(100):  # stopped while they search, so that it does hold some
+            for w in workers:
+                os.kill(w, signal.SIGSTOP)
+            time.sleep(0.3 * SLOW)
+            held = self.cluster(dead)["leases"]
+            if held:
+                break
+            for w in workers:
+                os.kill(w, signal.SIGCONT)
+            time.sleep(0.1)
+        self.assertGreater(held, 0)
         dead.process.kill()
         dead.process.wait()
         found = self.end(load, hosts, graphs)
