@@ -132,6 +132,16 @@ static bool slice_parts_apart(const struct rw_edit *x, const struct rw_state *ne
 
 /* ---- candidates -------------------------------------------------------------------------------------------------- */
 
+/* Has the kernel two stores that could be divided? */
+static bool slice_two_stores(const struct ptx_function *f)
+{
+    unsigned found = 0;
+    for (uint32_t n = 0; n < f->ninst && found < 2; n++)
+        found += f->inst[n].op == PTX_OP_WMMA_STORE_D ||
+                 (f->inst[n].op == PTX_OP_ST && (f->inst[n].space == PTX_GLOBAL || f->inst[n].space == PTX_GENERIC));
+    return found > 1;
+}
+
 static int slice_propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret,
                          struct dt_err *e)
 {
@@ -141,7 +151,8 @@ static int slice_propose(const struct rw_state *s, const struct rw_options *o, s
         double us = s->step_us ? s->step_us[k] : LEAST_US; /* not timed yet: it is asked whether there is anything */
         bool sliced = s->made && s->made[k] && t->entry && strstr(t->entry->name, "sliced");
         const struct dt_launch *l = &s->graph->launch[k];
-        if (l->kind != DT_KERNEL || l->programmatic || l->stream || l->nafter || !t->entry || sliced)
+        if (l->kind != DT_KERNEL || l->programmatic || l->stream || l->nafter || !t->entry || sliced ||
+            !slice_two_stores(t->entry))
             continue; /* it was seen before it became one of these */
         if (!RW_FORCED && (us < LEAST_US || us < SHARE * s->time.time_us || t->blocks >= 2 * t->wave))
             continue;

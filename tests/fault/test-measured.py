@@ -126,7 +126,7 @@ class Measured(unittest.TestCase):
             plan, count, _, _ = optimize(chain(2), "--budget", "140")
             self.assertIn("a gain of -0.50 us", " ".join(x.get("reason", "") for x in plan["rewrites"]))
             # a tail; a launch more costs more here than it gains
-            wide = (chain(2, blocks=4800), "--deny", "block-fusion,programmatic-launch")
+            wide = (chain(2, blocks=4800), "--deny", "block-fusion,programmatic-launch,slice,narrow-blocks")
             plan, count, _, _ = optimize(*wide)
             self.assertEqual(([(x["kind"], x["verdict"]) for x in plan["rewrites"]], count),
                              ([("split", "dropped")], (1, 0)))
