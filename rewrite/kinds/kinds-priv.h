@@ -17,6 +17,9 @@ void rw_close_cand(struct rw_edit *x);
 int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e);
 /* The kernel of bodies side by side in one grid (c->beside), if the rows hold. 1: they do not, or it does not fit. */
 int rw_join_beside(struct rw_cand *c, const struct rw_legal *of, unsigned n, struct dt_str *why, struct dt_err *e);
+/* Does the kernel wait for the launch before it, or let the one behind it in? A rewrite that cannot keep that does not
+ * propose it: what it could become was asked before it did. NULL: no. */
+bool rw_overlaps(const struct ptx_function *f);
 /* Does the kernel prefetch into the L2? NULL: no. */
 bool rw_prefetches(const struct ptx_function *f);
 

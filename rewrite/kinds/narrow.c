@@ -20,7 +20,7 @@
  */
 #include "rewrite/emit/solo.h"
 #include "rewrite/facts/hooks.h"
-#include "rewrite/kinds/kinds.h"
+#include "rewrite/kinds/kinds-priv.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +63,7 @@ static int narrow_propose(const struct rw_state *s, const struct rw_options *o, 
         const struct dt_launch *l = &s->graph->launch[k];
         const struct dev_step *t = &s->prog->step[k];
         uint32_t sms = t->blocks_per_sm ? t->wave / t->blocks_per_sm : 0;
-        if (l->kind == DT_KERNEL && threads_of(l) > WARP &&
+        if (l->kind == DT_KERNEL && threads_of(l) > WARP && !rw_overlaps(t->entry) &&
             (RW_FORCED || (t->blocks < sms && worth(s, k) && !meets(t->entry))))
             r = rw_propose(ret, &k, 1, 0, s->step_us ? (uint64_t)(s->step_us[k] * 1000) : 0);
     }

@@ -22,7 +22,7 @@
 #include "ptx/reach.h"
 #include "rewrite/emit/emit.h"
 #include "rewrite/emit/solo.h"
-#include "rewrite/kinds/kinds.h"
+#include "rewrite/kinds/kinds-priv.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -341,6 +341,14 @@ static int programmatic_build(struct rw_edit *x, unsigned level, struct dt_str *
         r = rw_solo_text(s, &part->ptx, e);
     }
     return r;
+}
+
+bool rw_overlaps(const struct ptx_function *f)
+{
+    for (uint32_t n = 0; f && n < f->ninst; n++)
+        if (f->inst[n].op == PTX_OP_GRIDDEPCONTROL_WAIT || f->inst[n].op == PTX_OP_GRIDDEPCONTROL_LAUNCH)
+            return true;
+    return false;
 }
 
 const struct rw_rewrite rw_programmatic = {
