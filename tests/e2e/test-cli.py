@@ -137,7 +137,8 @@ class Said(unittest.TestCase):
                             "-o", d], check=True, stdout=subprocess.DEVNULL)
             order = []
             for graph, deny in ((os.path.join(here, "../corpus/experts/graph.json"), "versions"),
-                                (d + "/graph.json", "recompute,parallel-fusion,split,prefetch,programmatic-launch")):
+                                (d + "/graph.json", "recompute,parallel-fusion,split,prefetch,programmatic-launch,"
+                                                     "slice,narrow-blocks,calls,copies")):
                 r = cli("optimize", graph, "--local", "--device", "soft:h200", "--json", "--cache", d + "/c.db",
                         "--deny", deny)
                 self.assertEqual(r.returncode, 0, r.stderr)
