@@ -2,7 +2,7 @@
  * kernels with functions of every kind, forced, whose plans must leave the same bytes; that a value which may meet
  * floating point is hidden and an address is not; that machine code is compared.
  */
-#include "rewrite-world.h"
+#include "rewrite-device.h"
 
 #include "base/subject.h"
 #include "rewrite/facts/hooks.h"
@@ -21,21 +21,6 @@
 #define HALF FUNC("half", V, "ld.param.f32 %f1, [v]; mul.rn.f32 %f2, %f1, 0f3F000000; st.param.f32 [r], %f2;")
 #define NEG FUNC("minus", V, "ld.param.f32 %f1, [v]; neg.f32 %f2, %f1; st.param.f32 [r], %f2;")
 
-static struct dev_device *dev;
-
-static int setup(void **state)
-{
-    struct dt_err e = {0};
-    must(dev_open("soft:h200", &dev, &e), &e);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    dev_close(dev);
-    return 0;
-}
-
 struct made {
     struct dt_graph *g;
     struct dev_prog *p;
@@ -46,7 +31,6 @@ struct made {
 static void make(const char *text, const char *then, struct made *m)
 {
     struct dt_str s = {0};
-    struct dt_err e = {0};
     dt_str_add(&s, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \".version 8.0\\n.target sm_90\\n"
                    ".address_size 64\\n");
     for (const char *t = text; *t; t++)
@@ -68,10 +52,7 @@ static void make(const char *text, const char *then, struct made *m)
         "\"entry\": \"%s\", \"grid\": [4,1,1], \"block\": [128,1,1], \"args\": [{\"buffer\": \"p\"}, "
         "{\"buffer\": \"y\"}]}]}",
         then);
-    must(dt_graph_parse(s.s, s.len, &m->g, &e), &e);
-    must(dev_prog_new(dev, m->g, NULL, NULL, &m->p, &e), &e);
-    must(ana_run(dev, m->p, NULL, &m->a, &e), &e);
-    dt_str_done(&s);
+    document_end(&s, &m->g, &m->p, &m->a);
 }
 
 static void unmake(struct made *m)

@@ -5,7 +5,7 @@
  * beginning. c copies, v with vectors, g behind a guard, n adds 1, l is a loop that copies, s copies one element
  * further on, o reads one element too far, i changes its target in place; = is a copy step of 2 KB.
  */
-#include "rewrite-world.h"
+#include "rewrite-device.h"
 
 #include "base/subject.h"
 #include "rewrite/facts/hooks.h"
@@ -36,21 +36,6 @@ struct made {
     struct dev_prog *p;
     struct ana_result *a;
 };
-static struct dev_device *dev;
-
-static int setup(void **state)
-{
-    struct dt_err e = {0};
-    must(dev_open("soft:h200", &dev, &e), &e);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    dev_close(dev);
-    return 0;
-}
-
 /* x is the input, p and q intermediates, y and z outputs, of 16 KB each. */
 static void make(const char *launches, struct made *m)
 {
@@ -59,11 +44,7 @@ static void make(const char *launches, struct made *m)
         const char *role;
     } buffers[] = {{'x', "input"}, {'p', "intermediate"}, {'q', "intermediate"}, {'y', "output"}, {'z', "output"}};
     struct dt_str s = {0};
-    struct dt_err e = {0};
-    dt_str_add(&s, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
-    for (const char *t = text; *t; t++)
-        dt_str_addf(&s, *t == '\n' ? "\\n" : "%c", *t);
-    dt_str_add(&s, "\"}}, \"buffers\": {");
+    document_begin(&s, text);
     for (int k = 0; k < 5; k++)
         dt_str_addf(&s,
                     "%s\"%c\": {\"bytes\": 16384, \"role\": \"%s\", \"fill\": {\"uniform\": [-1, 1], \"dtype\": "
@@ -84,10 +65,7 @@ static void make(const char *launches, struct made *m)
                         t == launches ? "" : ", ", t[0], t[2], from, t[5], to);
     }
     dt_str_add(&s, "]}");
-    must(dt_graph_parse(s.s, s.len, &m->g, &e), &e);
-    must(dev_prog_new(dev, m->g, NULL, NULL, &m->p, &e), &e);
-    must(ana_run(dev, m->p, NULL, &m->a, &e), &e);
-    dt_str_done(&s);
+    document_end(&s, &m->g, &m->p, &m->a);
 }
 
 static void unmake(struct made *m)

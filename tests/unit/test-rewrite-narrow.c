@@ -1,7 +1,7 @@
 /* Narrow blocks (rewrite/kinds/narrow.c): launches made of them hold the original's bytes under any order, whatever the
  * shape of grid and block and whatever the kernel reads of them; the conditions; what the planner proposes and keeps.
  */
-#include "rewrite-world.h"
+#include "rewrite-device.h"
 
 #include "rewrite/emit/solo.h"
 
@@ -67,50 +67,17 @@ static const struct {
     {ONE("hands", "[6,1,1]", "[128,1,1]"), "warps-apart: 'k' has shared memory", 0, 0, false},
 };
 
-static struct dev_device *dev;
-
-static int setup(void **state)
-{
-    struct dt_err e = {0};
-    must(dev_open("soft:h200", &dev, &e), &e);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    dev_close(dev);
-    return 0;
-}
-
 static void make(const char *launch, struct dt_graph **g, struct dev_prog **p, struct ana_result **a)
 {
     struct dt_str s = {0};
-    struct dt_err e = {0};
-    dt_str_add(&s, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
-    for (const char *t = text; *t; t++)
-        dt_str_addf(&s, *t == '\n' ? "\\n" : "%c", *t);
+    document_begin(&s, text);
     dt_str_addf(
         &s,
-        "\"}}, \"buffers\": {\"x\": {\"bytes\": 2457600, \"role\": \"input\", \"fill\": {\"uniform\": [-1, 1], "
+        "\"x\": {\"bytes\": 2457600, \"role\": \"input\", \"fill\": {\"uniform\": [-1, 1], "
         "\"dtype\": \"f32\", \"seed\": 3}}, \"y\": {\"bytes\": 65536, \"role\": \"inout\", \"fill\": {\"zero\": "
         "true}}}, \"launches\": [%s]}",
         launch);
-    must(dt_graph_parse(s.s, s.len, g, &e), &e);
-    must(dev_prog_new(dev, *g, NULL, NULL, p, &e), &e);
-    must(ana_run(dev, *p, NULL, a, &e), &e);
-    dt_str_done(&s);
-}
-
-static double time_of(const struct dev_prog *p)
-{
-    struct dt_err e = {0};
-    struct dev_run *run;
-    struct dev_time t;
-    must(dev_run_new(dev, p, &run, &e), &e);
-    must(dev_run_fill(run, 0, 0, &e), &e);
-    must(dev_run_time(run, 1, &t, NULL, &e), &e);
-    dev_run_free(run);
-    return t.time_us;
+    document_end(&s, g, p, a);
 }
 
 static void narrows(void **state)

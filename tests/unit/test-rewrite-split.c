@@ -5,7 +5,7 @@
  * The producer takes 200 KB of shared memory a block, so one block an SM: 132 a wave on h200. Its blocks work for a
  * while.
  */
-#include "rewrite-world.h"
+#include "rewrite-device.h"
 
 #include "rewrite/emit/solo.h"
 
@@ -54,52 +54,18 @@ static const struct {
     {TWO("p", "p", N, "x", "h", BIG) "," TWO("c", "all", N, "h", "y", BIG), "no-early-blocks", 0, 0},
 };
 
-static struct dev_device *dev;
-
-static int setup(void **state)
-{
-    struct dt_err e = {0};
-    must(dev_open("soft:h200", &dev, &e), &e);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    dev_close(dev);
-    return 0;
-}
-
 static void make(const char *launches, struct dt_graph **g, struct dev_prog **p, struct ana_result **a)
 {
     static const char *const role[] = {"input", "intermediate", "intermediate", "output", "output"};
     struct dt_str s = {0};
-    struct dt_err e = {0};
-    dt_str_add(&s, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
-    for (const char *t = text; *t; t++)
-        dt_str_addf(&s, *t == '\n' ? "\\n" : "%c", *t);
-    dt_str_add(&s, "\"}}, \"buffers\": {");
+    document_begin(&s, text);
     for (int k = 0; k < 5; k++)
         dt_str_addf(&s,
                     "%s\"%c\": {\"bytes\": 35840, \"role\": \"%s\", \"fill\": {\"uniform\": [-1, 1], \"dtype\": "
                     "\"f32\", \"seed\": %d}}",
                     k ? ", " : "", "xhkyz"[k], role[k], k);
     dt_str_addf(&s, "}, \"launches\": [%s]}", launches);
-    must(dt_graph_parse(s.s, s.len, g, &e), &e);
-    must(dev_prog_new(dev, *g, NULL, NULL, p, &e), &e);
-    must(ana_run(dev, *p, NULL, a, &e), &e);
-    dt_str_done(&s);
-}
-
-static double time_of(const struct dev_prog *p)
-{
-    struct dt_err e = {0};
-    struct dev_run *run;
-    struct dev_time t;
-    must(dev_run_new(dev, p, &run, &e), &e);
-    must(dev_run_fill(run, 0, 0, &e), &e);
-    must(dev_run_time(run, 1, &t, NULL, &e), &e);
-    dev_run_free(run);
-    return t.time_us;
+    document_end(&s, g, p, a);
 }
 
 static void splits(void **state)

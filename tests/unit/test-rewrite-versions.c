@@ -5,7 +5,7 @@
  * says so, o reads one element too far. A place is a buffer and the kilobytes to its beginning: p2 is pool + 2048. A
  * pass moves 512 elements, 2 KB.
  */
-#include "rewrite-world.h"
+#include "rewrite-device.h"
 
 #include "base/subject.h"
 #include "rewrite/facts/hooks.h"
@@ -31,21 +31,6 @@ struct made {
     struct dev_prog *p;
     struct ana_result *a;
 };
-static struct dev_device *dev;
-
-static int setup(void **state)
-{
-    struct dt_err e = {0};
-    must(dev_open("soft:h200", &dev, &e), &e);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    dev_close(dev);
-    return 0;
-}
-
 /* "f x0 p0, f p0 y0": x is the input, p and q intermediates, y and z outputs, of 16 KB each. */
 static void make(const char *launches, struct made *m)
 {
@@ -54,11 +39,7 @@ static void make(const char *launches, struct made *m)
         const char *role;
     } buffers[] = {{'x', "input"}, {'p', "intermediate"}, {'q', "intermediate"}, {'y', "output"}, {'z', "output"}};
     struct dt_str s = {0};
-    struct dt_err e = {0};
-    dt_str_add(&s, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
-    for (const char *t = text; *t; t++)
-        dt_str_addf(&s, *t == '\n' ? "\\n" : "%c", *t);
-    dt_str_add(&s, "\"}}, \"buffers\": {");
+    document_begin(&s, text);
     for (int k = 0; k < 5; k++)
         dt_str_addf(&s,
                     "%s\"%c\": {\"bytes\": 16384, \"role\": \"%s\", \"fill\": {\"uniform\": [-1, 1], \"dtype\": "
@@ -71,10 +52,7 @@ static void make(const char *launches, struct made *m)
                     "[{\"buffer\": \"%c\", \"offset\": %d}, {\"buffer\": \"%c\", \"offset\": %d}]}",
                     t == launches ? "" : ", ", t[0], t[2], (t[3] - '0') * 1024, t[5], (t[6] - '0') * 1024);
     dt_str_add(&s, "]}");
-    must(dt_graph_parse(s.s, s.len, &m->g, &e), &e);
-    must(dev_prog_new(dev, m->g, NULL, NULL, &m->p, &e), &e);
-    must(ana_run(dev, m->p, NULL, &m->a, &e), &e);
-    dt_str_done(&s);
+    document_end(&s, &m->g, &m->p, &m->a);
 }
 
 static void unmake(struct made *m)
