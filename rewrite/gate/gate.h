@@ -39,6 +39,7 @@ struct rw_piece {            /* a posted kernel, assembled by itself with the li
     char file[32];           /* as emitted text names it */
     void *cubin;
     size_t len;
+    struct dt_str crosses; /* not empty: its cubin need not be what runs (rw_calls_cross) */
 };
 struct rw_gate { /* what one planning knows of the posted graph, and of what was tried against it */
     struct dev_device *dev;

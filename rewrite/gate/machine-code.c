@@ -18,7 +18,9 @@
  * arithmetic.
  */
 #include "rewrite/emit/emit.h"
+#include "rewrite/facts/hooks.h"
 #include "rewrite/gate/gate-priv.h"
+#include "rewrite/normal/normal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,6 +119,8 @@ static int piece_new(struct rw_gate *g, const struct dev_module *m, const char *
 {
     struct rw_piece *v = dt_calloc(1, sizeof *v);
     int r = v ? file_of(m->ptx, m->len, v->file, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (r == 0 && (r = rw_calls_cross(m->ir, entry, &v->crosses, e)) > 0)
+        r = 0;
     if (r == 0)
         r = dev_assemble_lines(m->ptx, m->len, arch, &v->cubin, &v->len, e);
     if (r == 0 && !g->lines_checked && (r = same_without_lines(m->ptx, m->len, arch, v->cubin, v->len, e)) == 0)
@@ -124,8 +128,10 @@ static int piece_new(struct rw_gate *g, const struct dev_module *m, const char *
     if (r == 0 && !dt_push(&g->piece, v))
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r < 0) {
-        if (v)
+        if (v) {
+            dt_str_done(&v->crosses);
             free(v->cubin);
+        }
         free(v);
         return r;
     }
@@ -135,14 +141,17 @@ static int piece_new(struct rw_gate *g, const struct dev_module *m, const char *
     return 0;
 }
 
-/* Add the kernel of a posted launch to the parts, if it is not there yet. */
+/* Add the kernel of a posted launch to the parts, if it is not there yet. Why its cubin need not be what runs goes to
+ * `crosses`, of the first one of which that is so. */
 static int piece_add(struct rw_gate *g, uint32_t launch, const char *arch, struct dev_part *part, unsigned *n,
-                     struct dt_err *e)
+                     struct dt_str *crosses, struct dt_err *e)
 {
     const struct dt_launch *l = &g->texts->graph->launch[launch];
     const struct dev_module *m = &g->texts->module[l->module];
     const struct rw_piece *v = piece_of(g, m->ptx, l->entry);
     int r = v ? 0 : piece_new(g, m, l->entry, arch, &v, e);
+    if (r == 0 && v->crosses.len && !crosses->len)
+        dt_str_add(crosses, v->crosses.s);
     for (unsigned k = 0; k < *n && r == 0; k++)
         if (!strcmp(part[k].file, v->file) && !strcmp(part[k].entry, v->entry))
             return 0;
@@ -154,6 +163,7 @@ static int piece_add(struct rw_gate *g, uint32_t launch, const char *arch, struc
 void rw_pieces_done(struct rw_gate *g)
 {
     for (size_t k = 0; k < g->piece.n; k++) {
+        dt_str_done(&g->piece.p[k]->crosses);
         free(g->piece.p[k]->cubin);
         free(g->piece.p[k]);
     }
@@ -175,10 +185,15 @@ int rw_machine_code_of(struct rw_gate *g, const char *arch, const struct rw_stat
     int r = part ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t k = 0; k < first->graph->nlaunch && r == 0; k++)
         if (first->graph->launch[k].kind == DT_KERNEL && member[k / 64] >> (k % 64) & 1)
-            r = piece_add(g, k, arch, part, &n, e);
-    if (r == 0)
+            r = piece_add(g, k, arch, part, &n, &no, e);
+    bool known = r == 0 && (!no.len || rw_off("calls_apart"));
+    if (known) {
+        dt_str_done(&no);
+        no = (struct dt_str){0};
+    }
+    if (known)
         r = dev_assemble_lines(m->ptx, m->len, arch, &cubin, &len, e);
-    if (r == 0)
+    if (r == 0 && known)
         r = dev_arithmetic(cubin, len, l->entry, m->ptx, m->len, part, n, &no, e);
     if (r == 0) {
         dt_str_addf(why, DT_ROW("machine-code") ": %s", no.s ? no.s : "?");

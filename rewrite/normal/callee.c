@@ -11,10 +11,9 @@
  *                                             END: xor.b32 V, R, zero;     SKIP:
  *   ld.param.f32 %f3, [retval0];              mov.b32 %f3, V;
  *
- * `zero` is a parameter that is 0 whenever the kernel runs, as at the joints of level `register` (inline/inline.c). In
- * the posted code nothing is combined across a call, since the assembler does not look into functions. A value that may
- * meet an instruction of floating point where it is taken passes the `xor`; addresses do not, so that it stays known
- * where they lead.
+ * `zero` is a parameter that is 0 whenever the kernel runs, as at the joints of level `register` (inline/inline.c). A
+ * value that may meet an instruction of floating point where it is taken passes the `xor`, so that nothing is combined
+ * there that was not in the posted code (crossing.c); addresses do not, so that it stays known where they lead.
  *
  * Parameters are bytes. All views of one parameter (and of the variables that calls give to it) that are equal or apart
  * make pieces, each with a register. Other views, and a parameter whose address is taken, need memory: rows of
@@ -63,14 +62,22 @@ static void join(struct callee *c, const struct ptx_var *a, const struct ptx_var
         c->param[x].up = y;
 }
 
-/* The parameter that a ld.param or st.param is about, unless it is one of the entry's; *ret_offset in it. */
-static const struct ptx_var *call_access(const struct callee *c, const struct ptx_inst *i, int64_t *ret_offset)
+const struct ptx_var *callee_access(const struct callee *c, const struct ptx_inst *i, int64_t *ret_offset)
 {
     if ((i->op != PTX_OP_LD && i->op != PTX_OP_ST) || (i->space != PTX_PARAM && i->space != PTX_PARAM_FUNC))
         return NULL;
     const struct ptx_opnd *o = &i->opnd[i->op == PTX_OP_LD ? 1 : 0];
     *ret_offset = o->off;
     return o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR && class_of(c, o->var) != UINT32_MAX ? o->var : NULL;
+}
+
+struct call_piece *callee_piece(const struct callee *c, const struct ptx_var *v, int64_t at)
+{
+    struct call_param *p = &c->param[class_of(c, v)];
+    for (uint32_t k = 0; k < p->npiece; k++)
+        if (p->piece[k].at == at)
+            return &p->piece[k];
+    return NULL;
 }
 
 /* The piece of [at, at + size) of a class; it is made if it is not there. NULL: memory, or views that overlap, which
@@ -114,10 +121,18 @@ static void meets_write(uint32_t reg, bool write, void *user)
         w->mark[reg] = w->more = true;
 }
 
-static bool no_code(const struct ptx_inst *i)
+bool callee_no_code(const struct ptx_inst *i)
 {
     return i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA || i->op == PTX_OP_BRANCHTARGETS ||
            i->op == PTX_OP_CALLPROTO;
+}
+
+bool callee_arithmetic(const struct ptx_inst *i)
+{
+    bool any = false;
+    for (unsigned t = 0; t < i->ntype; t++)
+        any |= ptx_type_is_float(i->type[t]);
+    return any && i->op != PTX_OP_LD && i->op != PTX_OP_ST && i->op != PTX_OP_MOV && i->op != PTX_OP_SELP;
 }
 
 /* May what is in a marked register reach an instruction of floating point? What a load finds at an address is another
@@ -130,16 +145,15 @@ static bool meets_float(struct meets *w, uint64_t *work)
         for (uint32_t k = 0; k < w->f->ninst; k++) {
             const struct ptx_inst *i = &w->f->inst[k];
             w->reads = false;
-            if (no_code(i) || i->op == PTX_OP_CALL)
+            if (callee_no_code(i) || i->op == PTX_OP_CALL)
                 continue;
             if (i->op == PTX_OP_ST && (i->space == PTX_PARAM || i->space == PTX_PARAM_FUNC))
                 continue; /* it meets what it meets behind the next joint */
             ptx_inst_regs(i, meets_read, w);
             if (!w->reads || (i->op == PTX_OP_LD))
                 continue;
-            for (unsigned t = 0; t < i->ntype; t++)
-                if (ptx_type_is_float(i->type[t]))
-                    return true;
+            if (callee_arithmetic(i))
+                return true;
             ptx_inst_regs(i, meets_write, w);
         }
     } while (w->more);
@@ -160,7 +174,7 @@ static int find_pieces(struct callee *c, const struct ptx_function *f)
     for (uint32_t n = 0; n < f->ninst; n++) {
         const struct ptx_inst *i = &f->inst[n];
         int64_t at;
-        const struct ptx_var *v = no_code(i) || i->op == PTX_OP_OPAQUE ? NULL : call_access(c, i, &at);
+        const struct ptx_var *v = callee_no_code(i) || i->op == PTX_OP_OPAQUE ? NULL : callee_access(c, i, &at);
         const struct ptx_opnd *value = v ? &i->opnd[i->op == PTX_OP_LD ? 0 : 1] : NULL;
         unsigned size = v ? ptx_type_bytes(i->type[0]) : 0, parts = v && value->kind == PTX_O_VEC ? value->n : 1;
         for (unsigned k = 0; v && k < parts; k++) {
@@ -210,7 +224,7 @@ int callee_params(struct callee *c)
     for (uint32_t k = 0; k < c->nparam; k++)
         for (uint32_t q = 0; q < c->param[k].npiece; q++)
             c->hides |= c->param[k].piece[q].hidden;
-    return r;
+    return r == 0 ? callee_cross(c) : r;
 }
 
 /* ---- one call, or the entry -------------------------------------------------------------------------------------- */
@@ -457,7 +471,7 @@ static int callee_text(struct callee *c, struct active *a, const struct ptx_inst
     for (uint32_t k = 0; k < n && r == 0; k++) {
         struct ptx_inst i;
         int64_t at = 0;
-        const struct ptx_var *v = no_code(&inst[k]) ? NULL : call_access(c, &inst[k], &at);
+        const struct ptx_var *v = callee_no_code(&inst[k]) ? NULL : callee_access(c, &inst[k], &at);
         if (c->f->ninst > CALL_INSTS)
             return dt_err_set(c->e, DT_E_TOO_LARGE, "the kernel is too long with its functions in it");
         if ((r = mapped(c, a, &inst[k], &i)) < 0)

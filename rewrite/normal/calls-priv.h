@@ -16,7 +16,9 @@
 struct call_piece { /* bytes of a parameter that are always loaded and stored as one */
     int64_t at;
     uint8_t size;
-    bool hidden; /* it may meet floating point where it is loaded */
+    bool hidden;   /* it may meet floating point where it is loaded */
+    bool made;     /* it may come of floating point where it is stored, or be a number (crossing.c) */
+    uint32_t line; /* of that store */
 };
 struct call_param { /* a parameter, or a variable of a call; those that a call joins are one class */
     const struct ptx_var *var;
@@ -32,16 +34,26 @@ struct callee {
     uint32_t nparam;
     uint64_t work, room;
     struct {
-        const struct ptx_var *var; /* views of it overlap */
+        const struct ptx_var *var; /* clash: views of it overlap; NULL: there is none */
         uint32_t line;
-    } clash;
-    bool hides; /* there is a piece that is hidden */
+    } clash, crosses; /* crosses: a piece of it is made and hidden */
+    bool hides;       /* there is a piece that is hidden */
     uint32_t zero[3], nframe;
     struct dt_err *e;
 };
-/* Fill in param, clash and hides. */
+/* Fill in param, clash, hides and crosses. */
 int callee_params(struct callee *c);
 /* Write the calls of c->f out. Nothing of it is called any more. */
 int callee_write(struct callee *c);
+
+/* Marks pieces as made and fills in crosses: the last step of callee_params. */
+int callee_cross(struct callee *c);
+/* The parameter that a ld.param or st.param is about, unless it is one of the entry's; *ret_offset in it. */
+const struct ptx_var *callee_access(const struct callee *c, const struct ptx_inst *i, int64_t *ret_offset);
+/* The piece that begins there; NULL: none does. */
+struct call_piece *callee_piece(const struct callee *c, const struct ptx_var *v, int64_t at);
+bool callee_no_code(const struct ptx_inst *i); /* a label or the like */
+/* Of floating point, and more than to bring a value from here to there? */
+bool callee_arithmetic(const struct ptx_inst *i);
 
 #endif

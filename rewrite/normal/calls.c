@@ -14,6 +14,8 @@
  *   byte_views         a parameter is loaded and stored by pieces that are equal or apart, and its address stays
  *                      unknown: so registers can hold it. A function's own variables are local memory, of which each
  *                      place has its own
+ *   calls_apart        floating-point arithmetic does not meet floating-point arithmetic across a call: what ptxas
+ *                      makes of that depends on whether it sees the whole program (crossing.c)
  *   own_tables         the kernel goes into a module of its own, so module variables are tables that nobody changes
  *   same_footprints    asked of the new graph's maps: no block touches a byte that it did not touch before
  *
@@ -198,6 +200,11 @@ static int write_out(const struct dev_prog *p, uint32_t launch, struct rw_called
         row = DT_ROW("byte-views");
         dt_str_addf(&why, "line %u takes bytes of '%s' that others take otherwise", c.clash.line, c.clash.var->name);
     }
+    if (r == 0 && !row && c.crosses.var && !rw_off("calls_apart")) {
+        row = DT_ROW("calls-apart");
+        dt_str_addf(&why, "what line %u gives to '%s' may be combined with what takes it", c.crosses.line,
+                    c.crosses.var->name);
+    }
     if (r == 0 && !row && c.f->nparam >= 60) {
         row = DT_ROW("byte-views");
         dt_str_add(&why, "there is no room for one more parameter");
@@ -233,6 +240,45 @@ static bool has_calls(const struct ptx_function *f)
         if (f->inst[k].op == PTX_OP_CALL)
             return true;
     return false;
+}
+
+/* Does it call a function that has a text here? */
+static bool has_callees(const struct ptx_function *f)
+{
+    for (uint32_t k = 0; f && k < f->ninst; k++)
+        if (f->inst[k].op == PTX_OP_CALL && ptx_callee(&f->inst[k]) && ptx_callee(&f->inst[k])->ninst)
+            return true;
+    return false;
+}
+
+int rw_calls_cross(const struct ptx_module *ir, const char *entry, struct dt_str *why, struct dt_err *e)
+{
+    const struct ptx_function *f = ptx_find_function(ir, entry);
+    struct callee c = {.e = e};
+    struct dt_str no = {0};
+    if (!f || !has_callees(f))
+        return 0;
+    int r = ptx_clone(ir, entry, &c.m, e);
+    if (r == 0 && ptx_reach_build(c.f = ptx_find_function(c.m, entry), &c.reach) < 0)
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    bool followed = r == 0 && rw_calls_callees(&c.reach, &no) && rw_calls_byte_views(&c.reach, &no);
+    if (r == 0 && followed && (r = callee_params(&c)) == DT_E_TOO_LARGE) {
+        dt_err_done(e);
+        followed = false;
+        r = 0;
+    }
+    if (r == 0 && (!followed || c.clash.var || c.crosses.var)) {
+        dt_str_addf(why, "'%s' calls functions, and an assembler that sees the whole program may combine ", entry);
+        if (followed && c.crosses.var)
+            dt_str_addf(why, "what line %u gives to '%s' with what takes it", c.crosses.line, c.crosses.var->name);
+        else
+            dt_str_addf(why, "across the call: %s", no.s ? no.s : "its parameters are not followed");
+        r = 1;
+    }
+    dt_str_done(&no);
+    ptx_reach_done(&c.reach);
+    ptx_module_free(c.m);
+    return r;
 }
 
 int rw_calls_find(const struct dev_prog *p, struct rw_calls *ret, struct dt_err *e)

@@ -35,6 +35,10 @@ json_t *rw_calls_graph(const struct dev_prog *p, const struct rw_calls *c); /* w
 bool rw_calls_callees(const struct ptx_reach *r, struct dt_str *why);
 bool rw_calls_lanes_alone(const struct ptx_reach *r, struct dt_str *why);
 bool rw_calls_byte_views(const struct ptx_reach *r, struct dt_str *why);
+/* Does floating-point arithmetic meet floating-point arithmetic across a call of the entry, or is that not known? Then
+ * what ptxas makes of it depends on whether it sees the whole program, as for a module that is loaded, or assembles for
+ * linking, as nvJitLink does (crossing.c). 1: `why` is a sentence; 0: no. */
+int rw_calls_cross(const struct ptx_module *ir, const char *entry, struct dt_str *why, struct dt_err *e);
 /* The row same_footprints: `next` is the analysis of rw_calls_graph's graph. */
 bool rw_calls_same(const struct ana_result *now, const struct ana_result *next, const struct rw_calls *c,
                    struct dt_str *why);

@@ -493,7 +493,7 @@ CALLS = [
         L: st.param.b32 [r], %r1; ret;\n}\n"""), "died"), # text without end
     ("byte_views", "", called(ANY + """ld.param.u16 %h1, [v]; ld.param.u16 %h2, [v+2]; mov.b32 %r1, {%h1, %h2};
         st.param.b32 [r], %r1; ret;\n}\n"""), "refused: building"),
-    ("own_tables", "", called(".global .align 4 .b8 state[8192];\n" + ADDS, CALL + """mov.u64 %rd8, state;
+    ("own_tables", "calls_apart", called(".global .align 4 .b8 state[8192];\n" + ADDS, CALL + """mov.u64 %rd8, state;
         add.s64 %rd9, %rd8, %rd3; st.global.f32 [%rd9], %f1;""", """.visible .entry look(.param .u64 p1)\n{
         .reg .b64 %rd<9>; .reg .b32 %r<9>; .reg .f32 %f<3>; ld.param.u64 %rd2, [p1]; mov.u32 %r1, %ctaid.x;
         mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x; mad.lo.s32 %r4, %r1, %r2, %r3; mul.wide.s32 %rd3, %r4, 4;
@@ -501,9 +501,11 @@ CALLS = [
         st.global.f32 [%rd6], %f1; ret;\n}\n""", second=launch("b", "p", "look", "y"),
                               **{"p::state": buffer(N, "inout")}), "refused: launch a"),
 ]
-CALLS_HARDWARE = [ # lanes that come to a collective by two ways are told apart by hardware only
+CALLS_HARDWARE = [ # lanes that come to a collective by two ways, and arithmetic of the whole program: hardware only
     ("lanes_alone", "", called(ANY + """ld.param.f32 %f1, [v]; mov.b32 %r1, %f1; shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;
         st.param.b32 [r], %r2; ret;\n}\n"""), "one way for all lanes"),
+    ("calls_apart", "", called(ANY + """ld.param.f32 %f1, [v]; mul.f32 %f2, %f1, 0f3F000000; st.param.f32 [r], %f2;
+        ret;\n}\n""", "mul.f32 %f1, %f1, %f1; " + CALL), "what is combined across a call, by whom sees both"),
 ]
 # A launch that only copies, `a`, and its readers.
 MOVE = r"""
@@ -533,7 +535,7 @@ HOOKED = [
     ("unordered", "", BOTH, "refused: verification", "parallel-fusion", {"propose": "parallel-fusion: a b"}),
     ("same_values", "", graph([A, launch("b", "m", "scale", "h", "y")]),
      "refused: verification", "versions", {"spoil": "versions"}),
-    ("same_footprints", "", graph([launch("a", "p", "k", "x", "z"), launch("b", "m", "scale", "z", "y")],
+    ("same_footprints", "calls_apart", graph([launch("a", "p", "k", "x", "z"), launch("b", "m", "scale", "z", "y")],
                                   {"p": ptx("8.0", "sm_90", ADDS, CALL)}, z=buffer(N + 64, "intermediate")),
      "refused: verification", "calls", {"spoil": "calls"}),
     ("only_moves", "", BOTH, "refused: verification", "copies", {"spoil": "moves"}),

@@ -166,7 +166,7 @@ def machine_code(modules, where):
             if not m or not FLOAT.match(m.group(1)) or (m.group(1).startswith("HFMA2") and "-RZ, RZ," in m.group(2)):
                 continue  # no arithmetic, or a constant
             operands = re.sub(r"(\bU?R(\d+|Z)|\bU?P(\d+|T)|c\[[^]]*\]\[[^]]*\])(\.(reuse|64|H\d_H\d|F32))*", "r",
-                              m.group(2)).split(", ")
+                              m.group(2).replace(".reuse", "")).split(", ")
             shape = " ".join([m.group(1)] + sorted(operands[1:]))
             count[re.sub(r"^HFMA2(\.MMA)? 1 1 r r$", "HADD2 r r", shape)] += 1  # the same, on the unit that is free
     return found
