@@ -7,7 +7,7 @@
  *       k = %ctaid.x; t = %tid.x;                   component; linear thread
  *       for each producer block b of component k:   several at once where abreast.c says so, t = %tid.x % its threads
  *           ctaid = (b % gx, b / gx % gy, b / gx / gy)
- *           if (t < producer's threads) BODY        ret -> end of the phase
+ *           if (t < producer's threads) BODY        ret -> end of the phase; surplus.c has more on the threads
  *           barrier.sync                            between successive virtual blocks, and between the phases
  *       for each consumer block b of component k: the same
  *   }
@@ -308,6 +308,26 @@ static int emit_idle(struct rw_join *j, const struct rw_body *b)
     return r;
 }
 
+/* Surplus lanes run the phase as its last thread: *t becomes a register with the number as which a thread runs it. */
+static int emit_surplus(struct rw_join *j, struct rw_phase *p, uint32_t threads, uint32_t *t)
+{
+    uint8_t *own_only = NULL;
+    struct rw_find lost;
+    int r = rw_surplus(&j->c->arena, &j->c->facts, (uint32_t)p->side, &own_only, &lost, j->e);
+    if (r < 0)
+        return r;
+    uint32_t as = new_reg(j, PTX_U32, "dt_as");
+    p->own_only = own_only;
+    p->own = new_reg(j, PTX_PRED, "dt_own");
+    if (as == PTX_NO_REG || p->own == PTX_NO_REG)
+        return DT_E_NOMEM;
+    r = rw_emit(j, "setp.lt.u32 %s, %s, %u;", rw_rname(j, p->own), rw_rname(j, *t), threads);
+    if (r == 0)
+        r = rw_emit(j, "min.u32 %s, %s, %u;", rw_rname(j, as), rw_rname(j, *t), threads - 1);
+    *t = as;
+    return r;
+}
+
 static int emit_phase(struct rw_join *j, int side, const struct table *t, unsigned barrier)
 {
     struct rw_cand *c = j->c;
@@ -349,8 +369,11 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
         return join_nomem(j);
     const char *K = rw_rname(j, l->ranks ? j->k : j->item), *BLK = rw_rname(j, blk), *I = rw_rname(j, i),
                *N = rw_rname(j, n), *P = rw_rname(j, pr), *FIRST = rw_rname(j, first);
-    p.barrier_count = b->threads == c->threads ? 0 : b->threads;
+    const uint32_t threads = rw_surplus_threads(c, (uint32_t)side);
+    p.barrier_count = threads == c->threads ? 0 : threads;
     if (w > 1 && (r = emit_groups(j, b->threads, &group, &index, &t_of)) < 0)
+        return r;
+    if (threads != b->threads && (r = emit_surplus(j, &p, b->threads, &t_of)) < 0)
         return r;
     if ((r = emit_coords(j, f, PTX_SR_TID, t_of, b->block, p.tid, "dt_tid")) < 0 || (r = emit_bases(j, &p, t)) < 0)
         return r;
@@ -388,10 +411,10 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
         return r;
     if (loop && (r = rw_emit_label(j, top)) < 0)
         return r;
-    if (b->threads * w != c->threads) {
+    if (threads * w != c->threads) {
         /* a predicate of its own: `skip` differs between threads, `pr` never does, and facts/vary.c has one state per
          * register */
-        if ((r = rw_emit(j, "setp.ge.u32 %s, %s, %u;", rw_rname(j, skip), rw_rname(j, j->t), b->threads * w)) < 0 ||
+        if ((r = rw_emit(j, "setp.ge.u32 %s, %s, %u;", rw_rname(j, skip), rw_rname(j, j->t), threads * w)) < 0 ||
             (r = rw_emit_bra(j, idle ? out : p.end, skip, false)) < 0)
             return r;
     }

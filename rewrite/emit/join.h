@@ -65,6 +65,10 @@ struct rw_phase { /* one body on its way into the fused kernel */
         uint32_t from, to; /* address register -> register with its shared address, while both hold */
     } known[32];
     unsigned nknown;
+    /* surplus lanes (surplus.c): per instruction, whether only the body's own threads make it, and the predicate that a
+     * thread is one; NULL: there are none */
+    const uint8_t *own_only;
+    uint32_t own;
     /* per instruction: components that stay (inline/slice.c), or without a guest whether it stays (emit/faint.c); NULL:
      * all */
     const uint8_t *mask;

@@ -143,15 +143,58 @@ bool rw_legal_thread_counts(const struct rw_cand *c, struct dt_str *why)
         equal = equal && c->facts.body[s].threads == c->facts.body[0].threads;
     for (uint32_t s = 0; s < c->facts.nbody && !equal; s++) {
         const struct rw_body *b = &c->facts.body[s];
-        if (b->threads % 32 && (b->barriers || b->convergent)) {
-            dt_str_addf(why, DT_LAUNCH " has %u threads, not whole warps, and %s", b->step->launch->name, b->threads,
-                        b->barriers ? "barriers" : "warp collectives");
+        if (b->threads % 32 && b->convergent) {
+            dt_str_addf(why, DT_LAUNCH " has %u threads, not whole warps, and warp collectives", b->step->launch->name,
+                        b->threads);
             return false;
         }
     }
     if (c->threads > 1024) {
         dt_str_addf(why, "a block would have %u threads", c->threads);
         return false;
+    }
+    return true;
+}
+
+static bool filled_up(const struct rw_cand *c, uint32_t s)
+{
+    return rw_surplus_threads(c, s) != c->facts.body[s].threads;
+}
+
+bool rw_legal_surplus_lanes(const struct rw_cand *c, struct dt_str *why)
+{
+    for (uint32_t s = 0; s < c->facts.nbody; s++) {
+        const struct rw_body *b = &c->facts.body[s];
+        struct rw_find no;
+        if (!filled_up(c, s) || rw_surplus_lanes(b, &no))
+            continue;
+        dt_str_addf(why, DT_LAUNCH " has %u threads, not whole warps, and %s (PTX line %u)", b->step->launch->name,
+                    b->threads, no.what, no.line);
+        return false;
+    }
+    return true;
+}
+
+bool rw_legal_surplus_paths(const struct rw_cand *c, struct dt_str *why)
+{
+    for (uint32_t s = 0; s < c->facts.nbody; s++) {
+        const struct rw_body *b = &c->facts.body[s];
+        struct dt_arena tmp = {0};
+        struct dt_err e = {0};
+        struct rw_find lost = {0};
+        uint8_t *out;
+        int r = filled_up(c, s) ? rw_surplus(&tmp, &c->facts, s, &out, &lost, &e) : 0;
+        dt_arena_done(&tmp);
+        if (r < 0)
+            dt_str_addf(why, DT_LAUNCH ": %s", b->step->launch->name, e.detail ? dt_err_words(&e) : dt_err_text(r));
+        else if (lost.set)
+            dt_str_addf(why,
+                        DT_LAUNCH " has %u threads, not whole warps, and `%.60s` (PTX line %u) depends on what only "
+                                  "they may load",
+                        b->step->launch->name, b->threads, lost.what, lost.line);
+        dt_err_done(&e);
+        if (r < 0 || lost.set)
+            return false;
     }
     return true;
 }

@@ -61,6 +61,8 @@ static const struct rw_legal rows[] = {
     RW_LEGAL_ROW(uniform_collectives),
     RW_LEGAL_ROW(barrier_numbers),
     RW_LEGAL_ROW(thread_counts),
+    RW_LEGAL_ROW(surplus_lanes),
+    RW_LEGAL_ROW(surplus_paths),
     RW_LEGAL_ROW(active_mask),
     RW_LEGAL_ROW(async),
     RW_LEGAL_ROW(flags),

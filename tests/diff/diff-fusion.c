@@ -29,7 +29,31 @@ static const char source[] = K_GEMM K_BIAS K_GELU K_SCALE K_SOFTMAX
     "  __syncthreads(); y[i] = s[127 - threadIdx.x]; }\n"
     "extern \"C\" __global__ void slab(const float *x, float *y, int n) {\n"
     "  for (int i = threadIdx.x; i < n; i += blockDim.x) y[blockIdx.x * n + i] = x[blockIdx.x * n + i] * 1.25f - 0.5f; "
-    "}\n";
+    "}\n"
+    /* blocks that are no whole warps: a product of 3 by 16 tiles; a tree of sums in place; a number that a thread adds
+     * to until it is there; a loop as long as a value says that another thread writes over */
+    "extern \"C\" __global__ void product(const float *a, const float *b, float *c, int n, int k) {\n"
+    "  __shared__ float s[3][16], t[16][16]; int x = threadIdx.x, y = threadIdx.y, r = blockIdx.y * 3 + y, q = "
+    "blockIdx.x * 16 + x;\n"
+    "  float v = 0; for (int i = 0; i < k; i += 16) { s[y][x] = a[r * k + i + x]; for (int j = y; j < 16; j += 3) "
+    "t[j][x] = b[(i + j) * n + q];\n"
+    "    __syncthreads(); for (int j = 0; j < 16; j++) v += s[y][j] * t[j][x]; __syncthreads(); }\n"
+    "  c[r * n + q] = v; }\n"
+    "extern \"C\" __global__ void tree(const float *x, float *y, int n) {\n"
+    "  __shared__ float s[256]; int t = threadIdx.x, b = blockDim.x; s[t] = x[blockIdx.x * b + t]; __syncthreads();\n"
+    "  for (int k = 128; k; k /= 2) { if (t < k && t + k < b) s[t] += s[t + k]; __syncthreads(); s[t] "
+    "*= 0.75f; __syncthreads(); }\n"
+    "  y[blockIdx.x * b + t] = s[t] + s[0]; }\n"
+    "extern \"C\" __global__ void climbs(float *x, float *y, int n) {\n"
+    "  __shared__ float s[64]; int t = threadIdx.x, i = blockIdx.x * blockDim.x + t; x[i] = x[i] * 0.5f; s[t] = x[i];\n"
+    "  __syncthreads(); y[i] = s[blockDim.x - 1 - t]; }\n"
+    "extern \"C\" __global__ void until(float *x, float *y, int n) {\n"
+    "  int t = threadIdx.x, i = blockIdx.x * blockDim.x + t; float v = x[i]; x[i] = 1; while (v > 0) v -= 0.25f;\n"
+    "  __syncthreads(); y[i] = v; }\n"
+    "extern \"C\" __global__ void votes(const float *x, float *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = __syncthreads_count(x[i] > 0); }\n"
+    "extern \"C\" __global__ void lanes(const float *x, float *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = __shfl_xor_sync(0xffffffffu, x[i], 1); }\n";
 
 struct want {
     const char *first, *second;
@@ -187,6 +211,36 @@ static const struct graph graphs[] = {
      L("c", "gelu", "[16,1,1]", "[128,1,1]", B("h") "," B("y") "," N(2048)),
      {{"q", "p", "global", "no data flows"}, {"p", "c", "global", "do not write for certain"}},
      1},
+    {"surplus lanes: tiles of 48 threads with barriers, in blocks of 96 and of 128",
+     F("a", 9216, "input") "," F("w", 12288, "weight") "," I("h", 9216) "," I("g", 9216) "," O("y", 9216),
+     L("p", "product", "[3,16,1]", "[16,3,1]", B("a") "," B("w") "," B("h") "," N(48) "," N(48)) ","
+     L("c", "gelu", "[24,1,1]", "[96,1,1]", B("h") "," B("g") "," N(2304)) ","
+     L("d", "slab", "[6,1,1]", "[128,1,1]", B("g") "," B("y") "," N(384)),
+     {{"p", "c", "shared", NULL}, {"c", "d", "shared", NULL}},
+     1},
+    {"surplus lanes: sums in place, of 200 threads, between kernels of 256 and of 48",
+     F("x", 19200, "input") "," I("h", 19200) "," I("g", 19200) "," O("y", 19200),
+     L("p", "slab", "[24,1,1]", "[256,1,1]", B("x") "," B("h") "," N(200)) ","
+     L("c", "tree", "[24,1,1]", "[200,1,1]", B("h") "," B("g") "," N(4800)) ","
+     L("d", "tree", "[100,1,1]", "[48,1,1]", B("g") "," B("y") "," N(4800)),
+     {{"p", "c", "shared", NULL}, {"c", "d", "shared", NULL}},
+     1},
+    {"surplus lanes: what the last thread reads in place is left out",
+     F("x", 9216, "inout") "," I("h", 9216) "," O("y", 9216),
+     L("p", "climbs", "[48,1,1]", "[48,1,1]", B("x") "," B("h") "," N(2304)) ","
+     L("c", "gelu", "[24,1,1]", "[96,1,1]", B("h") "," B("y") "," N(2304)),
+     {{"p", "c", "shared", NULL}},
+     1},
+    {"surplus lanes: a way that depends on it; a count of threads; collectives",
+     F("x", 9216, "inout") "," I("h", 9216) "," I("g", 9216) "," I("f", 9216) "," O("y", 9216),
+     L("p", "until", "[48,1,1]", "[48,1,1]", B("x") "," B("h") "," N(2304)) ","
+     L("c", "slab", "[12,1,1]", "[96,1,1]", B("h") "," B("g") "," N(192)) ","
+     L("d", "votes", "[48,1,1]", "[48,1,1]", B("g") "," B("f") "," N(2304)) ","
+     L("e", "lanes", "[24,1,1]", "[80,1,1]", B("f") "," B("y") "," N(1920)),
+     {{"p", "c", NULL, "surplus-paths: 'p' has 48 threads"},
+      {"c", "d", NULL, "surplus-lanes: 'd' has 48 threads, not whole warps, and reduces over a barrier"},
+      {"d", "e", NULL, "thread-counts: 'e' has 80 threads, not whole warps, and warp collectives"}},
+     4},
 };
 /* clang-format on */
 

@@ -137,6 +137,14 @@ extern "C" __global__ void luck(const float *x, float *h, int n) /* two blocks w
     h[i] = x[i];
     h[(i + 128) % n] = x[i] * 2.f;
 }
+extern "C" __global__ void meets(const float *x, int *z, float *h) /* as many barriers as a number says that is written over */
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x, n = (z[blockIdx.x] & 3) + 1;
+    __syncthreads();
+    if (threadIdx.x == 0) z[blockIdx.x] = n;
+    for (int k = 0; k < n; k++) __syncthreads();
+    h[i] = x[i] + n;
+}
 extern "C" __global__ void traps(const float *x, float *h)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -366,7 +374,16 @@ CASES = [
      "refused: verification"),
     ("thread_counts", "", graph([launch("a", "p", "k", "x", "h", grid=32, block=48),
                                  launch("b", "m", "scale", "h", "y", grid=12)],
-                                {"p": ptx("8.0", "sm_80", "", "bar.sync 0;")}, n=1536), "refused: resources"),
+                                {"p": ptx("8.0", "sm_80", "", "mov.b32 %r5, %f1; shfl.sync.down.b32 %r6, %r5, "
+                                          "1, 31, -1; mov.b32 %f1, %r6;")}, n=1536), "refused: verification"),
+    ("surplus_lanes", "", graph([launch("a", "p", "k", "x", "h", grid=32, block=48),
+                                 launch("b", "m", "scale", "h", "y", grid=12)],
+                                {"p": ptx("8.0", "sm_80", "", "setp.gt.f32 %p1, %f1, 0f00000000; bar.red.popc.u32 %r5, "
+                                          "0, %p1; cvt.rn.f32.u32 %f1, %r5;")}, n=1536), "refused: verification"),
+    ("surplus_paths", "", graph([launch("a", "m", "meets", "x", "z", "h", grid=32, block=48),
+                                 launch("b", "m", "scale", "h", "y", grid=12)], n=1536,
+                                z=buffer(32, "inout", fill={"uniform": [1, 3], "dtype": "i32", "seed": 1})),
+     "refused: verification"),
     ("constant_space", "", graph([launch("a", "p", "k", "x", "h"), launch("b", "q", "k", "h", "y")],
                                  {name: ptx("8.0", "sm_80", ".const .align 4 .b8 tab[65536] = {%d};" % k, "bar.sync 0; "
                                             "ld.const.f32 %f2, [tab+65532]; add.rn.f32 %f1, %f1, %f2;")

@@ -492,11 +492,6 @@ static void test_thread_counts(void **state)
     struct dt_str why = {0};
     s.bp = 48;
     s.hp = 192;
-    s.ptx = BOTH("", "bar.sync 0;\n");
-    fix_open(&f, &s);
-    fix_cand(&f);
-    refused(&f, "thread-counts");
-    fix_close(&f);
     s.ptx = BOTH("", "shfl.sync.bfly.b32 %r5, %r3, 1, 31, -1;\n");
     fix_open(&f, &s);
     fix_cand(&f);
@@ -514,6 +509,32 @@ static void test_thread_counts(void **state)
     assert_true(rw_legal_check(&f.c, &why));
     f.c.threads = 1056;
     refused(&f, "thread-counts");
+    fix_close(&f);
+}
+
+/* Lanes that fill up a last warp; test-rewrite-surplus.c has all that they cannot do. */
+static void test_surplus(void **state)
+{
+    struct fix f;
+    struct fix_spec s = plain;
+    struct dt_str why = {0};
+    s.bp = 48;
+    s.hp = 192;
+    s.ptx = BOTH("", "bar.sync 0;\n");
+    fix_open(&f, &s);
+    fix_cand(&f);
+    assert_true(rw_legal_check(&f.c, &why));
+    fix_close(&f);
+    s.ptx = BOTH("", "setp.ne.u32 %p1, %r3, 7;\nbar.red.popc.u32 %r5, 0, %p1;\n");
+    fix_open(&f, &s);
+    fix_cand(&f);
+    refused(&f, "surplus-lanes");
+    fix_close(&f);
+    s.ptx = BOTH("", "bar.sync 0;\natom.global.add.u32 %r5, [%rd2], 1;\nsetp.ne.u32 %p1, %r5, 0;\n@%p1 bra L;\n"
+                     "mov.u32 %r5, 1;\nL:\n");
+    fix_open(&f, &s);
+    fix_cand(&f);
+    refused(&f, "surplus-paths");
     fix_close(&f);
 }
 
@@ -862,8 +883,8 @@ static void test_all_covered(void **state)
         "plain_launches",      "clusters",         "opaque",        "order",         "block_map",
         "self_conflict",       "ordered_access",   "side_effects",  "float_atomics", "machine_registers",
         "functions",           "module_variables", "parameters",    "targets",       "uniform_barriers",
-        "uniform_collectives", "barrier_numbers",  "thread_counts", "active_mask",   "async",
-        "constant_space",      "shared_space"};
+        "uniform_collectives", "barrier_numbers",  "thread_counts", "surplus_lanes", "surplus_paths",
+        "active_mask",         "async",            "constant_space", "shared_space"};
     assert_int_equal(rw_nlegal, sizeof covered / sizeof covered[0]);
     for (unsigned k = 0; k < rw_nlegal; k++)
         assert_string_equal(rw_legal[k].name, covered[k]);
@@ -908,6 +929,7 @@ int main(void)
         cmocka_unit_test(test_uniform_collectives),
         cmocka_unit_test(test_barrier_numbers),
         cmocka_unit_test(test_thread_counts),
+        cmocka_unit_test(test_surplus),
         cmocka_unit_test(test_active_mask),
         cmocka_unit_test(test_async),
         cmocka_unit_test(test_constant_space),
