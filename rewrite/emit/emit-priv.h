@@ -23,8 +23,8 @@ uint32_t rw_surplus_threads(const struct rw_cand *c, uint32_t s);
 bool rw_surplus_lanes(const struct rw_body *b, struct rw_find *ret);
 /* By instruction of body s: 1 where surplus lanes leave it out; in `a`. ret_lost: a branch or barrier that depends on
  * what they leave out; none is set where there is none. */
-int rw_surplus(struct dt_arena *a, const struct rw_facts *facts, uint32_t s, uint8_t **ret_out, struct rw_find *ret_lost,
-               struct dt_err *e);
+int rw_surplus(struct dt_arena *a, const struct rw_facts *facts, uint32_t s, uint8_t **ret_out,
+               struct rw_find *ret_lost, struct dt_err *e);
 
 /* The number of the barrier between virtual blocks; -1: none is left. */
 int rw_phase_barrier(const struct rw_cand *c);

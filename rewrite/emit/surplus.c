@@ -1,8 +1,8 @@
-/* Surplus lanes: a phase whose threads are no whole warps, in a fused block that has more of them.
+/* Surplus lanes: a phase whose threads are no whole warps, in a fused block that has more threads.
  *
  *   gemm<<<64, (12, 4)>>>     a block of 48 threads, with barriers: one warp, and half of another
- *   act<<<256, 256>>>         fused, the block has 256 threads. A barrier counts whole warps and waits for every lane of
- *                             each, so lanes 48 … 63 cannot skip the phase: they have to pass the barriers of gemm
+ *   act<<<256, 256>>>         fused, the block has 256 threads. A barrier counts whole warps and waits for every lane
+ *                             of each, so lanes 48 … 63 cannot skip the phase: they have to pass gemm's barriers
  *
  *   t = %tid.x                                        after:  t = min(%tid.x, 47); own = %tid.x < 48
  *   if (t >= 48) skip                                         if (%tid.x >= 64) skip
@@ -16,8 +16,8 @@
  * certain:
  *
  *   global memory    the launch writes a byte of that buffer that it reads, or nobody knows which buffer it is
- *   shared memory    a store to shared memory can come before it or after it without a barrier between. The thread's own
- *                    store: those of other threads would race with the last thread's load as well
+ *   shared memory    a store to shared memory can come before it or after it without a barrier between. It is the last
+ *                    thread's own: a store of another thread would race with the last thread's load as well
  *   anything         the address is made of a value that was left out, or generic
  *
  * Stores to global and shared memory and atomics are left out everywhere. Local memory is a lane's own: it is written
@@ -46,10 +46,10 @@ struct surplus {
     const struct rw_facts *facts;
     const struct rw_body *b;
     const struct ptx_function *f;
-    uint8_t *out;       /* by instruction: it is left out */
-    bool *unknown;      /* by register */
-    bool *near;         /* by instruction: a store to shared memory is before or behind it, with no barrier between */
-    bool carry, local;  /* the carry flag, or something in local memory, is unknown */
+    uint8_t *out;      /* by instruction: it is left out */
+    bool *unknown;     /* by register */
+    bool *near;        /* by instruction: a store to shared memory is before or behind it, with no barrier between */
+    bool carry, local; /* the carry flag, or something in local memory, is unknown */
     bool any, give, changed;
 };
 
@@ -147,7 +147,7 @@ static bool across(struct surplus *u, const struct ptx_block *b, bool state, boo
 }
 
 /* One round over all blocks; out: by block, the state at its other end. True: something changed. */
-static bool once(struct surplus *u, const struct ptx_cfg *cfg, bool *out, bool back, bool mark)
+static bool reach_round(struct surplus *u, const struct ptx_cfg *cfg, bool *out, bool back, bool mark)
 {
     bool changed = false;
     for (uint32_t n = 0; n < cfg->nblock; n++) {
@@ -166,9 +166,9 @@ static bool once(struct surplus *u, const struct ptx_cfg *cfg, bool *out, bool b
 static void reach(struct surplus *u, const struct ptx_cfg *cfg, bool *out, bool back)
 {
     memset(out, 0, cfg->nblock);
-    while (once(u, cfg, out, back, false))
+    while (reach_round(u, cfg, out, back, false))
         ;
-    once(u, cfg, out, back, true);
+    reach_round(u, cfg, out, back, true);
 }
 
 /* ---- what is left out, and what is unknown ----------------------------------------------------------------------- */
@@ -203,7 +203,7 @@ static void sets_unknown(struct surplus *u, const struct ptx_inst *i)
 }
 
 /* May the launch have written what the global load reads? */
-static bool written(const struct surplus *u, const struct ptx_inst *i)
+static bool written_meanwhile(const struct surplus *u, const struct ptx_inst *i)
 {
     const struct ana_launch *l = &u->facts->ana->launch[u->facts->launch[u->b - u->facts->body]];
     uint64_t from = rw_prov_of(u->b, i);
@@ -241,7 +241,7 @@ static bool left_out(const struct surplus *u, uint32_t n)
     case PTX_PARAM:
     case PTX_CONST: return false;
     case PTX_SHARED: return u->near[n];
-    case PTX_GLOBAL: return written(u, i);
+    case PTX_GLOBAL: return written_meanwhile(u, i);
     default: return true;
     }
 }
@@ -275,8 +275,8 @@ static uint32_t lost(struct surplus *u)
     return UINT32_MAX;
 }
 
-int rw_surplus(struct dt_arena *a, const struct rw_facts *facts, uint32_t s, uint8_t **ret_out, struct rw_find *ret_lost,
-               struct dt_err *e)
+int rw_surplus(struct dt_arena *a, const struct rw_facts *facts, uint32_t s, uint8_t **ret_out,
+               struct rw_find *ret_lost, struct dt_err *e)
 {
     const struct rw_body *b = &facts->body[s];
     struct surplus u = {.facts = facts, .b = b, .f = b->f};

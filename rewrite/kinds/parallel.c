@@ -11,7 +11,7 @@
  *
  * Legal when the rows below hold. There is no chain of hazards between any two of the launches, so their blocks may run
  * at the same time and in any order. What they contain may be copied (as for block fusion). A body with fewer threads
- * than the block is whole warps if it has barriers or warp collectives, and its barriers are counted (emit/copy.c).
+ * than the block has counted barriers (emit/copy.c), and lanes that fill up its last warp (emit/surplus.c).
  * Bodies never meet in a block, so they need no barrier between them, and use the same shared memory. What could break
  * it: an order that the map does not show (blocks that talk), and `.nc` loads of what another body writes (made plain).
  *
@@ -32,8 +32,8 @@ static const struct rw_legal rows[] = {
     RW_LEGAL_ROW(functions),       RW_LEGAL_ROW(module_variables), RW_LEGAL_ROW(parameters),
     RW_LEGAL_ROW(targets),         RW_LEGAL_ROW(uniform_barriers), RW_LEGAL_ROW(uniform_collectives),
     RW_LEGAL_ROW(barrier_numbers), RW_LEGAL_ROW(thread_counts),    RW_LEGAL_ROW(surplus_lanes),
-    RW_LEGAL_ROW(surplus_paths),   RW_LEGAL_ROW(active_mask),
-    RW_LEGAL_ROW(async),           RW_LEGAL_ROW(constant_space),   RW_LEGAL_ROW(shared_space),
+    RW_LEGAL_ROW(surplus_paths),   RW_LEGAL_ROW(active_mask),      RW_LEGAL_ROW(async),
+    RW_LEGAL_ROW(constant_space),  RW_LEGAL_ROW(shared_space),
 };
 #define NROWS (sizeof rows / sizeof rows[0])
 

@@ -8,7 +8,7 @@
 #include "base/subject.h"
 
 #define REGS ".reg .pred %p<6>;\n.reg .b32 %r<16>;\n.reg .b64 %rd<16>;\n.reg .f32 %f<8>;\n.shared .b32 s[64];\n"
-#define BEGIN(e)                                                                                                 \
+#define BEGIN(e)                                                                                                       \
     ".visible .entry " e "(.param .u64 " e "_0, .param .u64 " e "_1)\n{\n" REGS "ld.param.u64 %rd1, [" e               \
     "_0];\nld.param.u64 %rd2, [" e "_1];\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ntid.x;\nmov.u32 %r3, %tid.x;\n"       \
     "mad.lo.s32 %r4, %r1, %r2, %r3;\nmul.wide.s32 %rd3, %r4, 4;\nadd.s64 %rd1, %rd1, %rd3;\nadd.s64 %rd2, %rd2, "      \
@@ -52,18 +52,19 @@ static const struct {
 } cases[] = {
     {LOAD MEET, "S", NULL},
     {LOAD PUT MEET GET, "sS", NULL},
-    {LOAD PUT GET MEET, "slS", NULL}, /* behind its own store */
-    {GET PUT MEET, "lsS", NULL},      /* before it */
+    {LOAD PUT GET MEET, "slS", NULL},                 /* behind its own store */
+    {GET PUT MEET, "lsS", NULL},                      /* before it */
     {LOAD PUT "@%p1 bar.sync 0;\n" GET, "slS", NULL}, /* a barrier that may not be passed parts nothing */
     {LOAD "L:\n" PUT MEET GET "setp.lt.s32 %p1, %r4, 9;\n@%p1 bra L;\n", "slS", NULL},
     {LOAD "L:\n" PUT MEET GET MEET "setp.lt.s32 %p1, %r4, 9;\n@%p1 bra L;\n", "sS", NULL},
     {LOAD MEET "red.shared.add.u32 [%r9], 1;\n" GET MEET, "alS", NULL},
     {LOAD MEET "atom.shared.add.u32 %r5, [%r9], 1;\n" MEET "cvt.rn.f32.u32 %f2, %r5;\n", "aS", NULL},
-    {LOAD MEET "ld.f32 %f1, [%rd1];\n", "gS", NULL},              /* generic */
+    {LOAD MEET "ld.f32 %f1, [%rd1];\n", "gS", NULL}, /* generic */
     {"ld.u32 %r5, [%rd1];\nmul.wide.s32 %rd4, %r5, 4;\nadd.s64 %rd4, %rd1, %rd4;\nld.global.f32 %f2, [%rd4];\n" MEET,
      "gLS", NULL}, /* an address that is made of it */
-    {"ld.global.u32 %r5, [%rd1];\nmul.wide.s32 %rd4, %r5, 4;\nadd.s64 %rd4, %rd1, %rd4;\nld.global.f32 %f2, [%rd4];\n"
-     MEET, "S", NULL}, /* what it may read is known, for what it is made of is */
+    {"ld.global.u32 %r5, [%rd1];\nmul.wide.s32 %rd4, %r5, 4;\nadd.s64 %rd4, %rd1, %rd4;\nld.global.f32 %f2, "
+     "[%rd4];\n" MEET,
+     "S", NULL}, /* what it may read is known, for what it is made of is */
     {"prefetch.global.L2 [%rd1];\n" LOAD MEET, "aS", NULL},
     /* branches */
     {LOAD MEET "setp.gt.f32 %p1, %f2, 0f00000000;\n@%p1 bra L;\nadd.f32 %f2, %f2, %f2;\nL:\n", "S", NULL},
@@ -75,11 +76,14 @@ static const struct {
     {LOAD MEET "atom.shared.add.u32 %r5, [%r9], 1;\nsetp.eq.u32 %p1, %r5, 0;\n@%p1 bra L;\nL:\n", "aS", "bra"},
     /* the carry, and local memory, go on with it */
     {LOAD PUT GET MEET "mov.b32 %r5, %f2;\nadd.cc.u32 %r6, %r5, %r5;\naddc.u32 %r7, 0, 0;\nsetp.eq.u32 %p1, %r7, 0;\n"
-     "@%p1 bra L;\nL:\n", "slS", "bra"},
+                       "@%p1 bra L;\nL:\n",
+     "slS", "bra"},
     {LOAD MEET ".local .b32 q[2];\nmov.b32 %r5, %f2;\nst.local.u32 [q], %r5;\nld.local.u32 %r7, [q];\nsetp.eq.u32 %p1, "
-     "%r7, 0;\n@%p1 bra L;\nL:\n", "S", NULL},
+               "%r7, 0;\n@%p1 bra L;\nL:\n",
+     "S", NULL},
     {LOAD PUT GET MEET ".local .b32 q[2];\nmov.b32 %r5, %f2;\nst.local.u32 [q], %r5;\nld.local.u32 %r7, [q];\n"
-     "setp.eq.u32 %p1, %r7, 0;\n@%p1 bra L;\nL:\n", "slSS", "bra"},
+                       "setp.eq.u32 %p1, %r7, 0;\n@%p1 bra L;\nL:\n",
+     "slSS", "bra"},
 };
 
 static void test_left_out(void **state)
