@@ -132,43 +132,37 @@ static bool cuts(const struct ptx_inst *i)
     return (i->op == PTX_OP_BAR_SYNC || i->op == PTX_OP_BARRIER_SYNC) && i->nopnd == 1 && i->pred == PTX_NO_REG;
 }
 
-/* The state behind the instructions of a block, from the state before them (or, `back`, the other way round). near[]
- * where a store is within reach, if `mark`. */
-static bool across(struct surplus *u, const struct ptx_block *b, bool state, bool back, bool mark)
+/* The state behind the instructions of a block, from the state before them (or, `back`, the other way round): is a
+ * store within reach? Sets near[] where it is. */
+static bool across(struct surplus *u, const struct ptx_block *b, bool state, bool back)
 {
     for (uint32_t k = 0; k <= b->last - b->first; k++) {
         uint32_t n = back ? b->last - k : b->first + k;
         const struct ptx_inst *i = &u->f->inst[n];
-        if (mark)
-            u->near[n] |= state;
+        u->near[n] |= state;
         state = cuts(i) ? false : state || writes_shared(i);
     }
     return state;
 }
 
-/* One round over all blocks; out: by block, the state at its other end. True: something changed. */
-static bool reach_round(struct surplus *u, const struct ptx_cfg *cfg, bool *out, bool back, bool mark)
-{
-    bool changed = false;
-    for (uint32_t n = 0; n < cfg->nblock; n++) {
-        const struct ptx_block *b = &cfg->block[n];
-        bool in = false;
-        for (uint32_t k = 0; k < (back ? b->nsucc : b->npred); k++)
-            in |= out[back ? b->succ[k] : b->pred[k]];
-        bool now = across(u, b, in, back, mark);
-        changed |= now && !out[n];
-        out[n] |= now;
-    }
-    return changed;
-}
-
-/* near[] of the instructions that have a store to shared memory before them, or, `back`, behind them. */
+/* near[] of the instructions that have a store to shared memory before them, or, `back`, behind them. out: of nblock
+ * blocks, the state at their other ends. */
 static void reach(struct surplus *u, const struct ptx_cfg *cfg, bool *out, bool back)
 {
+    bool changed = true;
     memset(out, 0, cfg->nblock);
-    while (reach_round(u, cfg, out, back, false))
-        ;
-    reach_round(u, cfg, out, back, true);
+    while (changed) {
+        changed = false;
+        for (uint32_t n = 0; n < cfg->nblock; n++) {
+            const struct ptx_block *b = &cfg->block[n];
+            bool in = false;
+            for (uint32_t k = 0; k < (back ? b->nsucc : b->npred); k++)
+                in |= out[back ? b->succ[k] : b->pred[k]];
+            bool now = across(u, b, in, back);
+            changed |= now && !out[n];
+            out[n] |= now;
+        }
+    }
 }
 
 /* ---- what is left out, and what is unknown ----------------------------------------------------------------------- */
