@@ -163,10 +163,25 @@ struct rw_inline_view {
 int rw_inline_on_view(const struct ana_trace_box *b, void *view);
 /* loop.c: the loop's text (in_loop, again, carry) */
 int rw_inline_loop(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e);
-/* slice.c: slices, and the inductions that they need */
+/* slice.c: slices, and the inductions that they need; none where a thread has one element and its text is not sliced */
 int rw_inline_slices(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e);
+/* ways.c: branches, by instruction, that no thread takes on its way to the slot's element */
+int rw_inline_ways(const struct rw_inline *n, unsigned slot, bool *ret_not_taken, struct dt_arena *a, struct dt_err *e);
 /* merge.c: groups */
 int rw_inline_merge(struct rw_inline *n, struct dt_arena *a, struct dt_err *e);
+/* later.c: stores of guests that wait, at most so many: registers are few */
+#define RW_LATER 8
+struct rw_later {
+    struct ptx_inst inst[RW_LATER];
+    unsigned n;
+};
+/* Of the instructions from number `start` on, an instance of a guest, the stores wait, if they may. */
+int rw_later_take(struct rw_join *j, struct rw_later *l, uint32_t start);
+int rw_later_flush(struct rw_join *j, struct rw_later *l); /* append what waits */
+bool rw_later_may_wait_for(const struct ptx_inst *i);      /* may stores wait behind the host's instruction? */
+/* tidy.c: of a kernel with a guest in it, leave out labels from number `from` on that nothing leads to, and branches
+ * to what comes next */
+int rw_inline_tidy(struct ptx_function *f, uint32_t from, struct dt_arena *a);
 /* threads.c: every access of the guest against its slots and digits */
 int rw_inline_check(const struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e);
 

@@ -138,6 +138,7 @@ struct site { /* where the guest is put */
     struct ptx_opnd value[16];    /* what is passed on, by component */
     uint8_t value_type;           /* as the host's instruction has it */
     uint32_t zero;                /* register of an element's size: 0, and only the launch knows it */
+    struct rw_later later;        /* epilogue: stores that wait */
 };
 
 static int emit_move(struct rw_join *j, unsigned elem, struct ptx_opnd to, struct ptx_opnd from, uint8_t type,
@@ -464,6 +465,7 @@ static int emit_instance(struct site *s, const struct ptx_inst *i, unsigned firs
     struct rw_join *j = s->j;
     const struct rw_inline *n = s->n;
     bool load = i->op == PTX_OP_LD;
+    uint32_t start = j->f->ninst;
     unsigned groups = n->slice ? n->ngroup : 1;
     if ((s->p.end = ptx_label_new(j->f, "GEND")) == UINT32_MAX)
         return inline_nomem(j);
@@ -483,6 +485,8 @@ static int emit_instance(struct site *s, const struct ptx_inst *i, unsigned firs
         if (next != PTX_NO_REG && (r = rw_emit_bra(j, s->p.end, PTX_NO_REG, false)) == 0)
             r = rw_emit_label(j, next);
     }
+    if (r == 0 && !load && i->pred == PTX_NO_REG)
+        r = rw_later_take(j, &s->later, start);
     return r < 0 ? r : rw_emit_label(j, s->p.end);
 }
 
@@ -679,6 +683,9 @@ static int emit_host(struct site *s, struct ptx_inst *old, uint32_t nold)
         const struct ptx_inst *o = &h->f->inst[k];
         struct ptx_opnd two[2];
         uint64_t offset;
+        bool joint_store = n->host == 0 && n->joins[0][k] && o->pred == PTX_NO_REG;
+        if (!joint_store && !rw_later_may_wait_for(o) && (r = rw_later_flush(j, &s->later)) < 0)
+            return r;
         if (!n->drop_arg && (r = emit_shadow(s, &i, o)) < 0)
             return r;
         i.line = i.col = 0;
@@ -696,7 +703,7 @@ static int emit_host(struct site *s, struct ptx_inst *old, uint32_t nold)
             rw_drop_hints_if_written(j->c, n->host, o, &i);
         r = ptx_append(j->f, i) ? 0 : inline_nomem(j);
     }
-    return r;
+    return r < 0 ? r : rw_later_flush(j, &s->later);
 }
 
 /* Functions that were added stand behind the entry: they must be before it. */
@@ -721,6 +728,8 @@ static int inline_join(struct rw_cand *c, struct dt_err *e)
     if (r == 0 && (r = rw_copy_data(&j, s.n->guest)) == 0 && (r = make_params(&j, s.n)) == 0 &&
         (r = inline_prepare(&s)) == 0 && (r = emit_zero(&s)) == 0)
         r = emit_host(&s, old, n);
+    if (r == 0 && rw_inline_tidy(j.f, s.n->body[s.n->host]->f->nlabel, &c->arena) < 0)
+        r = inline_nomem(&j);
     if (r == 0) {
         entry_last(&j);
         r = rw_text(j.m, c->facts.prog, &c->made.ptx, e);

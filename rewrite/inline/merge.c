@@ -10,7 +10,8 @@
  *
  * Slices are put into groups. The longest slice that is left is the template of a group, and all others that match it
  * join. Two slices match under two conditions. First, the instructions that have an order are alike and in the same
- * order: accesses, branches, predicated instructions, definitions of registers that have several. Second, what their
+ * order: accesses, branches, predicated instructions, definitions of registers that have several; loads that nothing but
+ * loads is between may change places. Second, what their
  * operands are computed from is alike, wherever it stands in the text: these are pure instructions with one definition
  * each, compared as expressions. So it does not matter how a compiler has mixed the instructions of different elements.
  * The immediate of an add or or, and the offset of an access, may differ; `x` also matches `x + c` and `x | c`, with
@@ -44,6 +45,7 @@ struct match {
     struct ptx_cfg cfg;
     int64_t *def; /* per register: the instruction that defines it, NONE or MANY */
     bool *free;   /* per instruction: it is pure, and has no order */
+    bool *taken;  /* per instruction of the other slice: it is matched */
     uint32_t *label;
     uint32_t *map, *inv; /* registers of the template -> of the other; inv: back, for those with an order */
     struct undo *trail;
@@ -343,18 +345,49 @@ static bool merge_one(struct match *m, uint32_t nt, uint32_t ns)
     return lt > nt && ls > ns && merge_before(m, m->t, lt) == merge_before(m, m->s, ls);
 }
 
+/* A load whose place among the loads beside it does not matter. */
+static bool movable(const struct match *m, uint32_t at)
+{
+    const struct ptx_inst *i = &m->f->inst[at];
+    struct single s = {m, true};
+    if (i->op != PTX_OP_LD || !rw_is_global_access(i) || i->pred != PTX_NO_REG)
+        return false;
+    ptx_inst_regs(i, on_single, &s);
+    return s.all;
+}
+
+/* Match the template's instruction a with the other slice's first one that is left, or, of loads, with one of those that
+ * nothing but loads is before. b: that first one. */
+static bool merge_next(struct match *m, uint32_t a, uint32_t b)
+{
+    size_t mark = m->ntrail;
+    for (uint32_t c = b; c < m->f->ninst; c++) {
+        if (!ordered(m, m->s, c) || m->taken[c])
+            continue;
+        if (merge_one(m, a, c)) {
+            m->taken[c] = true;
+            return true;
+        }
+        back_to(m, mark);
+        if (!movable(m, a) || !movable(m, c))
+            return false;
+    }
+    return false;
+}
+
 static bool merge_whole(struct match *m)
 {
     uint32_t a = 0, b = 0, n = m->f->ninst;
     m->work = m->depth = 0;
-    for (;; a++, b++) {
+    memset(m->taken, 0, n);
+    for (;; a++) {
         while (a < n && !ordered(m, m->t, a))
             a++;
-        while (b < n && !ordered(m, m->s, b))
+        while (b < n && (!ordered(m, m->s, b) || m->taken[b]))
             b++;
         if (a >= n || b >= n)
             return a >= n && b >= n;
-        if (!merge_one(m, a, b))
+        if (!merge_next(m, a, b))
             return false;
     }
 }
@@ -479,6 +512,7 @@ int rw_inline_merge(struct rw_inline *n, struct dt_arena *a, struct dt_err *e)
     m->f = f;
     m->def = dt_new_array(a, int64_t, f->nreg + 1);
     m->free = dt_new_array(a, bool, f->ninst + 1);
+    m->taken = dt_new_array(a, bool, f->ninst + 1);
     m->label = dt_new_array(a, uint32_t, f->nlabel + 1);
     m->map = dt_new_array(a, uint32_t, f->nreg + 1);
     m->inv = dt_new_array(a, uint32_t, f->nreg + 1);

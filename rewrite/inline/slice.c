@@ -16,6 +16,9 @@
  * writes is read only by the slot that writes it, and before (threads.c). A branch to the next round of the loop that
  * the elements are in ends the slice (loop.c). So each store belongs to one slot, that of the element that it needs; a
  * store that needs two elements, or none, refuses.
+ *
+ * A branch that no thread takes on its way to the slot's element is left out (ways.c), and what only it needed. So a
+ * thread of one element has a slice, too, where its text can be sliced; where it cannot, all of it stays.
  */
 #include "rewrite/inline/inline-priv.h"
 
@@ -33,6 +36,7 @@ struct slicer {
     bool *need;     /* per register: read by what stays */
     uint32_t *next; /* per instruction: the first one from there on that stays */
     uint32_t *label;
+    bool *never; /* per instruction: a branch that no thread takes on its way to the slot's element (ways.c) */
     bool more;
 };
 
@@ -87,7 +91,7 @@ static void round_of(struct slicer *s)
         const struct ptx_inst *i = &f->inst[at];
         unsigned parts = s->parts[at], flags = parts ? ptx_op_info(i->op)->flags : 0;
         struct defines d = {.need = s->need};
-        if (!parts || (flags & PTX_F_WRITES))
+        if (!parts || (flags & PTX_F_WRITES) || s->never[at])
             continue;
         if (flags & (PTX_F_BRANCH | PTX_F_TERMINATOR)) {
             bool ends = i->op != PTX_OP_BRA || s->n->again[at];
@@ -134,11 +138,10 @@ static uint64_t elements(const struct slicer *s)
     return m;
 }
 
-static bool sliceable(const struct rw_inline *n, struct rw_refusals *no)
+/* The first instruction that keeps the guest from being sliced; its number of instructions: there is none. */
+static uint32_t unsliceable(const struct rw_inline *n)
 {
     const struct rw_body *g = n->body[n->guest];
-    if (g->f->ninst > LARGE)
-        rw_no(no, RW_NO_own_ways, DT_LAUNCH " has over %d instructions", n->name[n->guest], LARGE);
     for (uint32_t at = 0; at < g->f->ninst; at++) {
         const struct ptx_inst *i = &g->f->inst[at];
         if (i->op <= PTX_OP_OPAQUE)
@@ -149,9 +152,25 @@ static bool sliceable(const struct rw_inline *n, struct rw_refusals *no)
             ptx_mod_of(i, PTX_MC_CC) != PTX_M_NONE || (memory && i->space == PTX_LOCAL) ||
             ((flags & PTX_F_WRITES) && (!global || i->op != PTX_OP_ST)) ||
             (memory && global && (rw_prov_of(g, i) & RW_PROV_LOCAL)))
-            rw_no(no, RW_NO_own_ways, DT_LAUNCH " has `%s` between its elements (PTX line %u)", n->name[n->guest],
-                  ptx_op_info(i->op)->mnemonic, i->line);
+            return at;
     }
+    return g->f->ninst;
+}
+
+/* A thread of one element needs no slices; they only leave out what its element does not need. */
+static bool one_element(const struct rw_inline *n) { return n->nslot < 2 && !n->loop; }
+
+static bool sliceable(const struct rw_inline *n, struct rw_refusals *no)
+{
+    const struct ptx_function *f = n->body[n->guest]->f;
+    uint32_t at = unsliceable(n);
+    if (one_element(n) || no->any)
+        return at == f->ninst && f->ninst <= LARGE && !no->any;
+    if (f->ninst > LARGE)
+        rw_no(no, RW_NO_own_ways, DT_LAUNCH " has over %d instructions", n->name[n->guest], LARGE);
+    if (at < f->ninst)
+        rw_no(no, RW_NO_own_ways, DT_LAUNCH " has `%s` between its elements (PTX line %u)", n->name[n->guest],
+              ptx_op_info(f->inst[at].op)->mnemonic, f->inst[at].line);
     return !no->row[RW_NO_own_ways];
 }
 
@@ -167,7 +186,7 @@ static void stores(struct rw_inline *n, struct rw_refusals *no, struct slicer *s
             memset(mask, 0, f->ninst);
             mask[at] = (uint8_t)(1u << k);
             close_slice(s);
-            uint64_t m = elements(s);
+            uint64_t m = one_element(n) ? 1 : elements(s);
             if (!m || (m & (m - 1))) {
                 rw_no(no, RW_NO_own_ways,
                       "what " DT_LAUNCH " stores depends on %s of the elements that a thread has (PTX line %u)",
@@ -204,13 +223,14 @@ int rw_inline_slices(struct rw_inline *n, struct rw_refusals *no, struct dt_aren
 {
     struct slicer s = {.n = n, .g = n->body[n->guest]};
     const struct ptx_function *f = s.g->f;
-    if ((n->nslot < 2 && !n->loop) || !sliceable(n, no))
+    if (!sliceable(n, no))
         return 0;
     s.need = dt_new_array(a, bool, f->nreg + 1);
     s.next = dt_new_array(a, uint32_t, f->ninst + 1);
     s.label = dt_new_array(a, uint32_t, f->nlabel + 1);
     s.mask = dt_new_array(a, uint8_t, f->ninst + 1);
     s.parts = dt_new_array(a, uint8_t, f->ninst + 1);
+    s.never = dt_new_array(a, bool, f->ninst + 1);
     n->slice = (uint8_t **)dt_new_array(n->arena, uint8_t *, n->nslot);
     for (unsigned k = 0; n->slice && k < n->nslot; k++)
         n->slice[k] = dt_new_array(n->arena, uint8_t, f->ninst + 1);
@@ -228,6 +248,10 @@ int rw_inline_slices(struct rw_inline *n, struct rw_refusals *no, struct dt_aren
             n->slice[n->joint[k].slot[q / n->unit]][n->joint[k].inst] |= (uint8_t)(1u << q);
     for (unsigned k = 0; k < n->nslot && !no->row[RW_NO_own_ways]; k++) {
         s.mask = n->slice[k];
+        memset(s.never, 0, f->ninst);
+        int r = rw_inline_ways(n, k, s.never, a, e);
+        if (r < 0)
+            return r;
         close_slice(&s);
         if (n->host == 0 && (elements(&s) & ~(UINT64_C(1) << k)))
             rw_no(no, RW_NO_own_ways, "stores of " DT_LAUNCH " share a branch on another element", n->name[n->guest]);

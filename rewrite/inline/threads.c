@@ -515,7 +515,7 @@ static int on_check(const struct ana_trace_box *b, void *user)
                 w->back[t->thread[k]] |= whose;
             if (buffer < nbuffer && t->writes)
                 w->stores[buffer] += blocks_in(b) * t->bytes * (uint64_t)t->times[k];
-            if (buffer < nbuffer && w->use[buffer] && n->slice)
+            if (buffer < nbuffer && w->use[buffer] && (n->nslot > 1 || n->loop))
                 in_own(w, b, t, k);
             else if (buffer < nbuffer && w->use[buffer])
                 in_cell(w, b, t, k);
@@ -573,7 +573,7 @@ static void check_counts(const struct check *w, struct rw_refusals *no, struct d
     for (uint32_t b = 0; b < g->nbuffer && !no->any; b++) {
         u = n->uses[n->guest][b];
         if (w->stores[b] != ana_set_bytes(u.write) ||
-            (w->use[b] && !n->slice && w->cells[b] != ana_set_bytes(ana_set_union(a, u.read, u.write))))
+            (w->use[b] && n->nslot < 2 && !n->loop && w->cells[b] != ana_set_bytes(ana_set_union(a, u.read, u.write))))
             rw_no(no, RW_NO_bystanders, "two threads of " DT_LAUNCH " meet in " DT_BUFFER ", which it writes", name,
                   g->buffer[b].name);
     }
