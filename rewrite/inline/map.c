@@ -133,6 +133,15 @@ static void bystanders(struct rw_inline *n, struct rw_refusals *no)
     }
 }
 
+/* Has the launch the producer's text as well, in the edit that this is of? */
+static bool gets_it_too(const struct rw_inline *n, uint32_t launch)
+{
+    for (uint32_t k = 0; n->host == 1 && k < n->facts->nset; k++)
+        if (n->facts->set[k] == launch)
+            return true;
+    return false;
+}
+
 /* Does anything but the consumer need what the producer leaves in the buffer? */
 static void readers(struct rw_inline *n, struct rw_refusals *no)
 {
@@ -140,7 +149,8 @@ static void readers(struct rw_inline *n, struct rw_refusals *no)
     const char *who = NULL; /* the reader; NULL: the graph's caller */
     for (uint32_t k = 0; k < n->facts->ana->nedge && !need; k++) {
         const struct ana_edge *x = &n->facts->ana->edge[k];
-        if (x->producer != n->facts->launch[0] || x->consumer == n->facts->launch[1] || !ana_rows_pairs(&x->raw))
+        if (x->producer != n->facts->launch[0] || x->consumer == n->facts->launch[1] || !ana_rows_pairs(&x->raw) ||
+            gets_it_too(n, x->consumer))
             continue;
         for (uint32_t j = 0; j < x->nbuffer; j++)
             need |= x->buffer[j] == n->buffer;

@@ -31,9 +31,15 @@
 #define MOST 8 /* consumers */
 #define BOUND 4.0
 
+/* The levels, nearest first. */
+enum { REGISTER, SHARED, LEVELS };
+static const char *const levels[] = {"register", "shared", NULL};
+
 struct mine {
     struct rw_cand *c; /* by consumer */
     uint32_t n;
+    bool may[LEVELS];
+    struct dt_str why[LEVELS];
 };
 
 bool rw_legal_all_readers(const struct rw_cand *c, struct dt_str *why)
@@ -69,6 +75,21 @@ static bool legal(const struct rw_cand *c, struct dt_str *why)
     return rw_legal_rows(rw_legal, at, c, why) &&
            (at == rw_nlegal || rw_legal_rows(rw_legal + at + 1, rw_nlegal - at - 1, c, why)) &&
            rw_legal_rows(more, 2, c, why);
+}
+
+/* Level `register`: can the producer be inlined into each of its readers? Of one reader alone block fusion asks. */
+static int inlinable(struct mine *m, struct dt_err *e)
+{
+    struct dt_str *why = &m->why[REGISTER];
+    if (m->n < 2)
+        return dt_str_add(why, "level register: it has one reader"), 0;
+    for (uint32_t k = 0; k < m->n; k++) {
+        int r = rw_legal_rows(more, 2, &m->c[k], why) ? rw_inline_may(&m->c[k], RW_LEVEL_PROLOGUE, why, e) : 1;
+        if (r)
+            return r < 0 ? r : 0;
+    }
+    m->may[REGISTER] = RW_LEVEL_NAMED("register");
+    return 0;
 }
 
 /* Every kernel whose blocks are read by several blocks, of one launch or of more; all readers are kernels. */
@@ -144,6 +165,45 @@ static double bound(const struct mine *m, const struct rw_state *s, double *ret_
     return all;
 }
 
+/* Level `shared`: do the rows hold, and is it not far too slow by the estimate? */
+static int joinable(struct rw_edit *x, struct mine *m, enum rw_verdict *ret_verdict, struct dt_err *e)
+{
+    struct dt_str *why = &m->why[SHARED];
+    for (uint32_t k = 0; k < m->n; k++) {
+        struct rw_cand *c = &m->c[k];
+        if (!c->facts.edge || !ana_rows_kept(&c->facts.edge->raw))
+            return dt_str_add(why, DT_ROW("block-map") ": it has too many pairs to keep"), 0;
+        int r = recompute_lists(c, e);
+        if (r < 0)
+            return r;
+        c->level = RW_LEVEL_GLOBAL;
+        c->nredirect = 0;
+        if (!legal(c, why))
+            return 0;
+    }
+    x->after_us = bound(m, x->now, &x->before_us);
+    m->may[SHARED] = (x->after_us <= x->before_us * BOUND || RW_FORCED) && RW_LEVEL_NAMED("shared");
+    if (m->may[SHARED])
+        return 0;
+    *ret_verdict = RW_DROPPED;
+    dt_str_addf(why,
+                "%s %.2f → about %.2f us for all of them: up to %u producer blocks again in each consumer block "
+                "(estimated from the "
+                "launches' own times, not built)",
+                strncmp(x->now->time.method, "modeled", 7) ? "measured" : "modeled", x->before_us, x->after_us,
+                m->c[0].lists.list[0].max);
+    return 0;
+}
+
+/* Why no level is tried; that a producer is not pointwise, as most are not, only if there is nothing else to say. */
+static void tell(const struct mine *m, struct dt_str *why)
+{
+    const char *near = m->why[REGISTER].s;
+    dt_str_addf(why, "%s", m->why[SHARED].s ? m->why[SHARED].s : "");
+    if (near && m->n > 1 && !dt_has_row(near, "pointwise") && !strstr(why->s ? why->s : "", near))
+        dt_str_addf(why, "%slevel register: %s", why->len ? "; " : "", near);
+}
+
 static int recompute_open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
 {
     struct mine *m = x->mine = dt_calloc(1, sizeof *m);
@@ -170,33 +230,36 @@ static int recompute_open(struct rw_edit *x, enum rw_verdict *ret_verdict, struc
         c->facts.set = x->launch;
         c->facts.nset = x->nlaunch;
         c->facts.edge = ana_find_edge(x->now->ana, pair[0], pair[1]);
-        if (!c->facts.edge || !ana_rows_kept(&c->facts.edge->raw))
-            return dt_str_add(why, DT_ROW("block-map") ": it has too many pairs to keep"), 1;
-        if ((r = recompute_lists(c, e)) < 0)
-            return r;
-        if (!legal(c, why))
-            return 1;
     }
-    x->after_us = bound(m, x->now, &x->before_us);
-    if (x->after_us <= x->before_us * BOUND || RW_FORCED)
-        return 0;
-    *ret_verdict = RW_DROPPED;
-    dt_str_addf(why,
-                "%s %.2f → about %.2f us for all of them: up to %u producer blocks again in each consumer block "
-                "(estimated from the "
-                "launches' own times, not built)",
-                strncmp(x->now->time.method, "modeled", 7) ? "measured" : "modeled", x->before_us, x->after_us,
-                m->c[0].lists.list[0].max);
+    int r = inlinable(m, e);
+    if (r == 0)
+        r = joinable(x, m, ret_verdict, e);
+    if (r < 0 || m->may[REGISTER] || m->may[SHARED])
+        return r;
+    tell(m, why);
     return 1;
 }
 
-static int recompute_build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
+/* The producer inlined into each consumer, at its loads. */
+static int build_inlined(struct rw_edit *x, struct mine *m, struct dt_str *why, struct dt_err *e)
 {
-    struct mine *m = x->mine;
-    (void)level;
+    for (uint32_t k = 0; k < m->n; k++) {
+        int r = rw_inline_apply(&m->c[k], RW_LEVEL_PROLOGUE, why, e);
+        if (r || (r = rw_fuse_part(&m->c[k], x, e)) < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int build_joined(struct rw_edit *x, struct mine *m, struct dt_str *why, struct dt_err *e)
+{
     for (uint32_t k = 0; k < m->n; k++) {
         struct rw_cand *c = &m->c[k];
         struct dt_str room = {0};
+        c->level = RW_LEVEL_GLOBAL; /* what another level left is of no account */
+        c->nredirect = 0;
+        c->in = NULL;
+        rw_abreast(c);
         int r = rw_fit(c, e);
         if (r < 0)
             return r;
@@ -217,11 +280,26 @@ static int recompute_build(struct rw_edit *x, unsigned level, struct dt_str *why
     return 0;
 }
 
+static int recompute_build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
+{
+    struct mine *m = x->mine;
+    if (!m->may[level]) {
+        if (level == SHARED && m->why[SHARED].len)
+            dt_str_addf(why, "level shared: %s", m->why[SHARED].s);
+        else if (level == REGISTER && m->n > 1 && m->why[REGISTER].s && !dt_has_row(m->why[REGISTER].s, "pointwise"))
+            dt_str_addf(why, "level register: %s", m->why[REGISTER].s);
+        return 1;
+    }
+    return level == REGISTER ? build_inlined(x, m, why, e) : build_joined(x, m, why, e);
+}
+
 static void recompute_close(struct rw_edit *x)
 {
     struct mine *m = x->mine;
     for (uint32_t k = 0; m && m->c && k < m->n; k++)
         rw_cand_done(&m->c[k]);
+    for (unsigned l = 0; m && l < LEVELS; l++)
+        dt_str_done(&m->why[l]);
     if (m)
         free(m->c);
     free(m);
@@ -230,10 +308,11 @@ static void recompute_close(struct rw_edit *x)
 
 const struct rw_rewrite rw_recompute = {
     .name = "recompute",
-    .needs = "a producer without atomics, all of whose results consumers read through shared memory; rows of "
-             "rewrite/legal.def",
+    .needs = "a producer without atomics, all of whose results its readers get in registers or through shared memory; "
+             "rows of rewrite/legal.def",
     .keeps = "what every consumer block computes",
     .on = true,
+    .levels = levels,
     .propose = recompute_propose,
     .open = recompute_open,
     .build = recompute_build,
