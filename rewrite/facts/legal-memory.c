@@ -40,8 +40,8 @@ bool rw_legal_order(const struct rw_facts *facts, struct dt_str *why)
     uint32_t between;
     uint32_t *order = dt_calloc(facts->prog->graph->nlaunch + 1, sizeof *order);
     bool all = facts->nset > 0; /* they stand together */
-    bool ok = order && rw_order(facts->ana, all ? facts->set : facts->launch, all ? facts->nset : facts->nbody, order,
-                                &between);
+    bool ok = order &&
+              rw_order(facts->ana, all ? facts->set : facts->launch, all ? facts->nset : facts->nbody, order, &between);
     if (!ok && order && between != UINT32_MAX && (all || facts->nbody > 2))
         dt_str_addf(why, DT_LAUNCH " depends on one of them, and another on it",
                     facts->prog->graph->launch[between].name);

@@ -118,9 +118,9 @@ struct rw_inline {
     int64_t origin;                   /* byte offset where every digit is 0; there need be no such thread */
     struct rw_digit digit[RW_DIGITS]; /* largest step first */
     unsigned ndigit;
-    bool partial;    /* the host stores elements that no thread of the guest has, too */
+    bool partial;    /* the host has elements that no thread of the guest has, too */
     bool in_place;   /* the guest writes the element back where it was */
-    bool keep_store; /* the host's store stays */
+    bool keep_store; /* the host's store stays, or its load, of elements that are not the guest's */
     bool drop_arg;   /* no access to the buffer remains */
 };
 

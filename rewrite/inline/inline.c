@@ -138,6 +138,7 @@ struct site { /* where the guest is put */
     struct ptx_opnd value[16];    /* what is passed on, by component */
     uint8_t value_type;           /* as the host's instruction has it */
     uint32_t zero;                /* register of an element's size: 0, and only the launch knows it */
+    uint32_t done;                /* prologue of some of the elements: label behind what loads the others */
     struct rw_later later;        /* epilogue: stores that wait */
 };
 
@@ -244,6 +245,8 @@ static int copy_joint(void *site, const struct ptx_inst *i)
             r = emit_hidden(s, s->value[k], component(&i->opnd[1], u * n->unit + k), i->type[0], i->pred, i->pred_neg);
         }
     }
+    if (r == 0 && n->host == 1 && n->partial && u < q->comps / n->unit) /* it was the guest's */
+        r = rw_emit_bra(s->j, s->done, i->pred, i->pred_neg);
     return r;
 }
 
@@ -459,6 +462,33 @@ static int emit_other(struct site *s, const struct rw_group *g, uint32_t label)
     return r < 0 ? r : rw_emit_bra(j, label, s->one, false);
 }
 
+/* Elements that are not the guest's: the host's load, of the components of this instance. */
+static int emit_load(struct site *s, const struct ptx_inst *i, unsigned first)
+{
+    static const enum ptx_mod vec[] = {PTX_M_V2, PTX_M_V4, PTX_M_V8};
+    struct rw_join *j = s->j;
+    unsigned unit = s->n->unit;
+    struct ptx_opnd two[2] = {i->opnd[0], i->opnd[1]}, elem[8];
+    struct ptx_inst x = *i;
+    x.opnd = two;
+    x.nopnd = 2;
+    x.pred = PTX_NO_REG; /* the branch around all of it has that */
+    x.vec = (uint8_t)unit;
+    rw_drop_hints(&x);
+    for (unsigned k = 0; k < 3; k++) {
+        ptx_clear_mod(&x, vec[k]);
+        if (unit == 2u << k)
+            ptx_set_mod(&x, vec[k]);
+    }
+    for (unsigned k = 0; k < unit; k++)
+        elem[k] = s->value[k];
+    two[0] = elem[0];
+    if (unit > 1)
+        two[0] = (struct ptx_opnd){.kind = PTX_O_VEC, .comp = -1, .n = (uint8_t)unit, .elem = elem};
+    two[1].off += (int64_t)first * s->n->elem;
+    return ptx_append(j->f, x) ? 0 : inline_nomem(j);
+}
+
 /* The guest for elements first … first + n->unit of the host's instruction. */
 static int emit_instance(struct site *s, const struct ptx_inst *i, unsigned first)
 {
@@ -468,6 +498,9 @@ static int emit_instance(struct site *s, const struct ptx_inst *i, unsigned firs
     uint32_t start = j->f->ninst;
     unsigned groups = n->slice ? n->ngroup : 1;
     if ((s->p.end = ptx_label_new(j->f, "GEND")) == UINT32_MAX)
+        return inline_nomem(j);
+    bool others = load && n->partial;
+    if (others && (s->done = ptx_label_new(j->f, "GDONE")) == UINT32_MAX)
         return inline_nomem(j);
     int r = emit_offset(s, &i->opnd[load ? 1 : 0], first);
     if (r < 0 || (r = emit_digits(s)) < 0)
@@ -487,7 +520,9 @@ static int emit_instance(struct site *s, const struct ptx_inst *i, unsigned firs
     }
     if (r == 0 && !load && i->pred == PTX_NO_REG)
         r = rw_later_take(j, &s->later, start);
-    return r < 0 ? r : rw_emit_label(j, s->p.end);
+    if (r < 0 || (r = rw_emit_label(j, s->p.end)) < 0 || !others)
+        return r;
+    return (r = emit_load(s, i, first)) < 0 ? r : rw_emit_label(j, s->done);
 }
 
 /* Emit what replaces a load or store of the host that the element passes through. */

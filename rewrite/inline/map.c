@@ -10,7 +10,9 @@
  * without an element does nothing, as before.
  *
  * Prologue (the guest produces). The bytes that the host reads are bytes that the guest surely stores, each once. A
- * thread runs as often as the host loads, which nobody sees, since it writes nothing else.
+ * thread runs as often as the host loads, which nobody sees, since it writes nothing else. If the host reads more (what a
+ * memset left around a copy), the element's digits and the guest's guards say whether it is the guest's; if it is not,
+ * the host's load stays.
  *
  * Bystanders. The guest now runs among the host's threads. So whatever else one of the two writes, the other does not
  * touch (bytes, over all blocks). What the guest reads and writes itself must be private to each of its elements, so
@@ -274,10 +276,13 @@ static int host_map(struct rw_inline *n, struct rw_refusals *no, struct dt_err *
     struct rw_uses p = n->uses[0][n->buffer], q = n->uses[1][n->buffer];
     const char *buffer = n->graph->buffer[n->buffer].name;
     if (n->host == 1) {
-        if (!ana_set_contains(p.must, q.read))
+        n->partial = !ana_set_contains(p.must, q.read);
+        if (n->partial && !same_set(p.write, p.must))
             rw_no(no, RW_NO_same_elements,
                   DT_LAUNCH " reads bytes of " DT_BUFFER " that " DT_LAUNCH " does not write for certain", n->name[1],
                   buffer, n->name[0]);
+        n->keep_store |= n->partial; /* what others wrote is read where it was */
+        n->drop_arg &= !n->partial;
         return 0;
     }
     if (!same_set(p.write, p.must))

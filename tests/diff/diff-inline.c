@@ -7,6 +7,8 @@
 #include "base/subject.h"
 #include "graphs.h"
 
+#define ZERO(b, n) "{\"name\": \"zero_" b "\", \"memset\": {\"buffer\": \"" b "\", \"bytes\": " #n ", \"value\": 0}}"
+
 static const char cuda[] =
     /* 32 x 32 tiles, 2 x 2 results a thread: four stores */
     "extern \"C\" __global__ void gemm(const float *__restrict__ a, const float *__restrict__ b, float *__restrict__ "
@@ -129,6 +131,22 @@ static const char cuda[] =
     "extern \"C\" __global__ void crossed(const float2 *h, float2 *x, int n) {\n" /* another element's place */
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { float2 v = h[i], w = x[i]; x[i] = make_float2(w.y + "
     "v.x, w.x + v.y); } }\n"
+    /* into the middle of rows of 64, by divisions and by blocks; into the odd columns */
+    "extern \"C\" __global__ void inside(const float *x, float *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n * 60) y[(i / 60 + 2) * 64 + i % 60 + 2] = x[i] * "
+    "2.0f; }\n"
+    "extern \"C\" __global__ void inside2d(const float *x, float *y, int rows, int cols) {\n"
+    "  int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;\n"
+    "  if (c < cols && r < rows) y[(r + 2) * 64 + c + 2] = x[r * cols + c] + 1.0f; }\n"
+    "extern \"C\" __global__ void odd(const float *x, float *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[2 * i + 1] = x[i] * 3.0f; }\n"
+    /* sums of three neighbours in a row, and its elements with zeros around them */
+    "extern \"C\" __global__ void near(const float *x, float *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[i] + (i > 0 ? x[i - 1] : 0.0f) + (i + 1 < n "
+    "? x[i + 1] : 0.0f); }\n"
+    "extern \"C\" __global__ void around(const float *x, float *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x, r = i / n - 2, c = i % n - 2;\n"
+    "  y[i] = r >= 0 && r < n - 4 && c >= 0 && c < n - 4 ? x[r * (n - 4) + c] * 2.0f : 0.0f; }\n"
     /* rounds of a loop */
     "extern \"C\" __global__ void stride4(const float4 *h, float4 *x, int n) {\n" /* onto what is there */
     "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {\n"
@@ -457,6 +475,30 @@ static const struct graph graphs[] = {
      {{"p", "more", "same-elements", OTHER}, {"p", "less", YES, "no-other-reader"},
      {"p", "pad", "same-elements", OTHER}},
      3},
+    {"zeros around a copy: what is not the copy's is read where it was",
+     F("x", 14400, "input") "," F("w", 24576, "weight") "," I("h", 16384) "," O("y", 24576),
+     ZERO("h", 16384) "," L("p", "inside", "[29,1,1]", "[128,1,1]", B("x") "," B("h") "," N(60)) ","
+     L("gemm", "gemm", "[3,2,1]", "[256,1,1]", B("h") "," B("w") "," B("y") "," N(96) "," N(64)),
+     {{"p", "gemm", POINT, YES}},
+     2},
+    {"the same by blocks, with a tail, into vectors; into the odd columns, and into neighbours",
+     F("x", 14400, "input") "," I("h", 16384) "," I("g", 16384) "," F("u", 8192, "input") "," O("y", 16384) "," O("z", 16384),
+     ZERO("h", 16384) "," L("p", "inside2d", "[2,8,1]", "[32,8,1]", B("x") "," B("h") "," N(60) "," N(60)) ","
+     L("v", "vec4", "[16,1,1]", "[64,1,1]", B("h") "," B("y")) ","
+     ZERO("g", 16384) "," L("o", "odd", "[16,1,1]", "[128,1,1]", B("u") "," B("g") "," N(2048)) ","
+     L("near", "near", "[32,1,1]", "[128,1,1]", B("g") "," B("z") "," N(4096)),
+     {{"p", "v", "same-elements", YES}, {"o", "near", "same-elements", YES}},
+     4},
+    {"two halves of what is read, from one launch each; zeros that a launch itself puts around",
+     F("x", 8192, "input") "," F("u", 8192, "input") "," F("t", 14400, "input") "," F("w", 24576, "weight") ","
+     I("h", 16384) "," I("g", 16384) "," O("y", 16384) "," O("z", 24576),
+     L("p", "gelu", "[16,1,1]", "[128,1,1]", B("x") "," B("h") "," N(2048)) ","
+     L("q", "backwards", "[16,1,1]", "[128,1,1]", B("u") "," BO("h", 8192) "," N(2048)) ","
+     L("near", "near", "[32,1,1]", "[128,1,1]", B("h") "," B("y") "," N(4096)) ","
+     L("a", "around", "[32,1,1]", "[128,1,1]", B("t") "," B("g") "," N(64)) ","
+     L("gemm", "gemm", "[3,2,1]", "[256,1,1]", B("g") "," B("w") "," B("z") "," N(96) "," N(64)),
+     {{"p", "near", "same-elements", YES}, {"q", "near", "same-elements", YES}, {"a", "gemm", POINT, YES}},
+     2},
     {"several threads to an element, several elements to a thread",
      F("x", 8192, "input") "," I("h", 8192) "," I("g", 16384) "," O("y", 16384),
      L("p", "gelu", "[16,1,1]", "[128,1,1]", B("x") "," B("h") "," N(2048)) ","
