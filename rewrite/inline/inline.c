@@ -792,6 +792,10 @@ int rw_inline_apply(struct rw_cand *c, enum rw_level level, struct dt_str *why, 
                                         .keep_global = c->in->keep_store || c->in->in_place,
                                         .drop_arg = c->in->drop_arg,
                                         .args = {c->in->args[0], c->in->args[1]}};
+    if (c->in->host == 1 && c->in->partial)
+        c->redirect->gone = rw_launch_bytes(&c->arena, c->facts.ana, c->facts.launch[0], c->in->buffer, true);
+    if (dt_arena_failed(&c->arena))
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
     c->nredirect = 1;
     c->threads = c->facts.body[c->in->host].threads;
     rw_name_entry(c);

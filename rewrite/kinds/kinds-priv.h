@@ -23,6 +23,12 @@ bool rw_overlaps(const struct ptx_function *f);
 /* Does the kernel prefetch into the L2? NULL: no. */
 bool rw_prefetches(const struct ptx_function *f);
 
+/* Recompute of a memset (filled.c): each reader is an entry of its own. As open(), build() and close() of a rewrite. */
+struct rw_filled;
+int rw_filled_open(struct rw_edit *x, struct rw_filled **ret, struct dt_str *why, struct dt_err *e);
+int rw_filled_build(struct rw_edit *x, struct rw_filled *f, struct dt_str *why, struct dt_err *e);
+void rw_filled_close(struct rw_filled *f);
+
 /* OTHER rows of legal.def that need more than facts: what a candidate of one kind is asked. */
 bool rw_legal_nobody_reads(const struct rw_cand *c, struct dt_str *why);  /* dead blocks */
 bool rw_legal_all_readers(const struct rw_cand *c, struct dt_str *why);   /* recompute */

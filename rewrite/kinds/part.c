@@ -61,12 +61,15 @@ int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
     part->ptx = c->made.ptx;
     c->made.ptx = (struct dt_str){0};
     for (uint32_t k = 0; c->level != RW_LEVEL_GLOBAL && k < c->nredirect; k++) {
-        struct rw_unread u = {c->redirect[k].buffer, {dt_new_array(&x->arena, struct ana_interval, 1), 1}};
-        if (c->redirect[k].keep_global)
+        const struct rw_redirect *d = &c->redirect[k];
+        const struct ana_interval all = {0, g->buffer[d->buffer].bytes};
+        struct ana_set gone = d->gone.n ? d->gone : (struct ana_set){(struct ana_interval *)&all, 1};
+        struct rw_unread u = {d->buffer, {dt_new_array(&x->arena, struct ana_interval, gone.n), gone.n}};
+        if (d->keep_global && !d->gone.n)
             continue;
         if (!u.bytes.iv || !dt_push(&x->unread, u))
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
-        u.bytes.iv[0] = (struct ana_interval){0, g->buffer[u.buffer].bytes};
+        memcpy(u.bytes.iv, gone.iv, gone.n * sizeof *gone.iv);
     }
     return 0;
 }

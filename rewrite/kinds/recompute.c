@@ -40,6 +40,7 @@ struct mine {
     uint32_t n;
     bool may[LEVELS];
     struct dt_str why[LEVELS];
+    struct rw_filled *filled; /* the producer is a memset; then there is nothing else */
 };
 
 bool rw_legal_all_readers(const struct rw_cand *c, struct dt_str *why)
@@ -92,7 +93,18 @@ static int inlinable(struct mine *m, struct dt_err *e)
     return 0;
 }
 
-/* Every kernel whose blocks are read by several blocks, of one launch or of more; all readers are kernels. */
+/* A memset of what the launch adds to, or fills: what most memsets are for. */
+static bool begins_with(const struct rw_state *s, uint32_t memset_at, uint32_t launch)
+{
+    const struct ana_launch *l = &s->ana->launch[launch];
+    bool writes = false;
+    for (uint32_t k = 0; k < l->naccess; k++)
+        writes |= l->access[k].buffer == s->graph->launch[memset_at].dst && (l->access[k].writes || l->access[k].atomics);
+    return s->graph->launch[memset_at].kind == DT_MEMSET && writes;
+}
+
+/* Every kernel whose blocks are read by several blocks, of one launch or of more, and every memset; all readers are
+ * kernels. */
 static int recompute_propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret,
                              struct dt_err *e)
 {
@@ -101,15 +113,17 @@ static int recompute_propose(const struct rw_state *s, const struct rw_options *
     for (uint32_t p = 0; p < s->graph->nlaunch && r == 0; p++) {
         uint32_t set[MOST + 1] = {p}, n = 1, size = 0;
         uint64_t bytes = 0;
-        bool ok = s->graph->launch[p].kind == DT_KERNEL, shared = false;
+        bool fill = s->graph->launch[p].kind == DT_MEMSET, ok = fill || s->graph->launch[p].kind == DT_KERNEL;
+        bool shared = false;
         for (uint32_t k = 0; k < s->ana->nedge && ok; k++) { /* by consumer: ascending */
             const struct ana_edge *x = &s->ana->edge[k];
             if (x->producer != p || !ana_rows_pairs(&x->raw))
                 continue;
-            ok = n <= MOST && s->graph->launch[x->consumer].kind == DT_KERNEL;
+            ok = n <= MOST && s->graph->launch[x->consumer].kind == DT_KERNEL &&
+                 (RW_FORCED || !begins_with(s, p, x->consumer));
             if (ok)
                 set[n++] = x->consumer;
-            shared |= x->cpp_max > 1 || n > 2;
+            shared |= fill || x->cpp_max > 1 || n > 2;
             size = x->ppc_max > size ? x->ppc_max : size;
             for (uint32_t j = 0; j < x->nbuffer; j++)
                 bytes += s->graph->buffer[x->buffer[j]].bytes;
@@ -220,6 +234,8 @@ static int recompute_open(struct rw_edit *x, enum rw_verdict *ret_verdict, struc
         return dt_str_addf(why, DT_ROW("order") ": " DT_LAUNCH " depends on one of them, and another on it",
                            between < g->nlaunch ? g->launch[between].name : "?"),
                1;
+    if (g->launch[x->launch[0]].kind == DT_MEMSET)
+        return rw_filled_open(x, &m->filled, why, e);
     for (uint32_t k = 1; k < x->nlaunch; k++) {
         struct rw_cand *c = &m->c[k - 1];
         const uint32_t pair[2] = {x->launch[0], x->launch[k]};
@@ -283,6 +299,8 @@ static int build_joined(struct rw_edit *x, struct mine *m, struct dt_str *why, s
 static int recompute_build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
 {
     struct mine *m = x->mine;
+    if (m->filled)
+        return level == REGISTER && RW_LEVEL_NAMED("register") ? rw_filled_build(x, m->filled, why, e) : 1;
     if (!m->may[level]) {
         if (level == SHARED && m->why[SHARED].len)
             dt_str_addf(why, "level shared: %s", m->why[SHARED].s);
@@ -300,8 +318,10 @@ static void recompute_close(struct rw_edit *x)
         rw_cand_done(&m->c[k]);
     for (unsigned l = 0; m && l < LEVELS; l++)
         dt_str_done(&m->why[l]);
-    if (m)
+    if (m) {
         free(m->c);
+        rw_filled_close(m->filled);
+    }
     free(m);
     x->mine = NULL;
 }
