@@ -19,10 +19,10 @@ const char *rw_level_text(enum rw_level l);
 
 struct rw_redirect { /* an intermediate that lives in shared memory (fit.c), or is passed on in registers (inline/) */
     uint32_t buffer;
-    bool keep_global;            /* the producer's store to global memory stays: another reader, or live-out */
-    struct ana_set gone;         /* or the buffer does, without these bytes: the producer's, where others left the rest */
-    bool drop_arg;               /* no access to the buffer remains: its addresses are computed from 0 */
-    uint64_t args[2];            /* argument bits per body */
+    bool keep_global;    /* the producer's store to global memory stays: another reader, or live-out */
+    struct ana_set gone; /* or the buffer does, without these bytes: the producer's, where others left the rest */
+    bool drop_arg;       /* no access to the buffer remains: its addresses are computed from 0 */
+    uint64_t args[2];    /* argument bits per body */
     uint32_t width, pitch, rows; /* bytes; pitch 0: contiguous */
     uint32_t bytes;              /* of shared memory */
     uint32_t at;                 /* offset in the block's shared memory */

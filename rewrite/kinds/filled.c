@@ -10,9 +10,10 @@
  * `zero` is a parameter that is 0 whenever the kernel runs, as where two bodies meet (inline/inline.c): ptxas must not
  * know the value, or it would leave out a product with 0 that the posted kernel has.
  *
- * Legal when each reader may be changed at all (legal-solo.def), no launch lies between (`order`), and
- *   filled    every byte that a reader may read of the buffer is one that the memset wrote, and that nobody has written
- *             since; it writes nothing there, and reads by plain loads that reach no other buffer
+ * Legal when each reader may be changed at all (legal-solo.def), no launch lies between it and the memset (`order`), and
+ *   filled    every byte that a reader may read of the buffer is one that the memset wrote; it writes nothing there, and
+ *             reads by plain loads that reach no other buffer
+ * Nobody has written there since, or that launch would lie between.
  */
 #include "rewrite/emit/join.h"
 #include "rewrite/emit/solo.h"
@@ -34,26 +35,11 @@ struct rw_filled {
 
 /* ---- legality ---------------------------------------------------------------------------------------------------- */
 
-/* Does anybody but the memset write what the reader reads in the buffer? */
-static const char *other_writer(const struct rw_state *s, uint32_t memset_at, uint32_t reader, uint32_t buffer)
-{
-    for (uint32_t k = 0; k < s->ana->nedge; k++) {
-        const struct ana_edge *x = &s->ana->edge[k];
-        if (x->consumer != reader || x->producer == memset_at || !ana_rows_pairs(&x->raw))
-            continue;
-        for (uint32_t j = 0; j < x->nbuffer; j++)
-            if (x->buffer[j] == buffer)
-                return s->graph->launch[x->producer].name;
-    }
-    return NULL;
-}
-
 /* Of the reader's accesses to the buffer: only reads, all inside of what the memset wrote? */
 static bool reads_inside(const struct rw_state *s, const struct dt_launch *m, uint32_t reader, struct dt_str *why)
 {
     const char *name = s->graph->launch[reader].name, *buffer = s->graph->buffer[m->dst].name;
-    struct ana_interval fill = {m->dst_offset, m->dst_offset + m->bytes},
-                        all = {0, s->graph->buffer[m->dst].bytes};
+    struct ana_interval fill = {m->dst_offset, m->dst_offset + m->bytes}, all = {0, s->graph->buffer[m->dst].bytes};
     for (uint32_t k = 0; k < s->ana->launch[reader].naccess; k++) {
         const struct ana_access *x = &s->ana->launch[reader].access[k];
         bool inside = true;
@@ -80,16 +66,11 @@ static bool filled(const struct rw_state *s, uint32_t memset_at, uint32_t reader
                    struct dt_str *why)
 {
     const struct dt_launch *m = &s->graph->launch[memset_at];
-    const char *other = other_writer(s, memset_at, reader, m->dst);
     struct dt_str sites = {0};
     uint32_t width = 0;
-    bool good = true;
     if (rw_off("filled"))
         return true;
-    if (other)
-        dt_str_addf(&sites, DT_LAUNCH " writes what " DT_LAUNCH " reads of " DT_BUFFER " too", other,
-                    s->graph->launch[reader].name, s->graph->buffer[m->dst].name);
-    good = !other && reads_inside(s, m, reader, &sites) && rw_sites_alone(&r->solo.body, r->args, false, &width, &sites);
+    bool good = reads_inside(s, m, reader, &sites) && rw_sites_alone(&r->solo.body, r->args, false, &width, &sites);
     if (!good)
         dt_str_addf(why, DT_ROW("filled") ": %s", sites.s ? sites.s : "out of memory");
     dt_str_done(&sites);

@@ -99,7 +99,8 @@ static bool begins_with(const struct rw_state *s, uint32_t memset_at, uint32_t l
     const struct ana_launch *l = &s->ana->launch[launch];
     bool writes = false;
     for (uint32_t k = 0; k < l->naccess; k++)
-        writes |= l->access[k].buffer == s->graph->launch[memset_at].dst && (l->access[k].writes || l->access[k].atomics);
+        writes |=
+            l->access[k].buffer == s->graph->launch[memset_at].dst && (l->access[k].writes || l->access[k].atomics);
     return s->graph->launch[memset_at].kind == DT_MEMSET && writes;
 }
 

@@ -12,6 +12,14 @@ static const char source[] =
     "b[threadIdx.x] + 1.0f; }\n"
     "extern \"C\" __global__ void spoil(const float *b, float *y, float *x) {\n"
     "  int i = blockIdx.x * 32 + threadIdx.x; y[i] = b[i]; x[i] = b[(i + 32) % 1024]; }\n"
+    "extern \"C\" __global__ void either(const float *a, const float *b, const int *at, float *y) {\n"
+    "  int i = blockIdx.x * 32 + threadIdx.x; const float *q = at[i] > 400 ? a : b; y[i] = q[i] + 1.0f; }\n"
+    "extern \"C\" __global__ void onto(const float *x, float *h) { int i = blockIdx.x * 32 + threadIdx.x; h[i] += "
+    "x[i]; "
+    "}\n"
+    "extern \"C\" __global__ void bytes(const signed char *c, const short *d, const double2 *z, float *y) {\n"
+    "  int i = blockIdx.x * 32 + threadIdx.x; double2 v = z[i & 127];\n"
+    "  y[i] = c[i] + d[i] * 3 + (v.x == v.y ? __uint_as_float(__double2hiint(v.x)) * 0.0f : 1.0f); }\n"
     "extern \"C\" __global__ void twice(float *b) { int i = blockIdx.x * 32 + threadIdx.x; b[i] = b[i] * 2.0f; }\n";
 
 #define F(name, to) RUN(name, "f", "32,1", B("x") "," B(to))
@@ -46,6 +54,73 @@ static void test_two(void **state)
     json_decref(p);
 }
 
+/* The same in registers: a pointwise producer is inlined at the loads of each reader, and nobody has h any more. */
+static void test_each(void **state)
+{
+    static const char *const level[] = {"register", "shared"};
+    for (int k = 0; k < 2; k++) {
+        rw_hooks.levels = level[k];
+        json_t *p = plan_of(&rw_recompute,
+                            F("make", "h") "," RUN("one", "pair", "16,1", B("h") "," B("y")) "," RUN(
+                                "two", "zero", "16,1", B("h") ",{\"buffer\": \"y\", \"offset\": 2048}"),
+                            true);
+        verdict(p, "make", "kept", NULL);
+        assert_string_equal(
+            json_string_value(json_object_get(json_array_get(json_object_get(p, "rewrites"), 0), "level")), level[k]);
+        assert_int_equal(json_array_size(json_object_get(p, "launches")), 2);
+        assert_int_equal(json_array_size(json_object_get(launch(p, "make+one"), "args")), k ? 2 : 3); /* and a zero */
+        assert_non_null(launch(p, "make+two"));
+        json_decref(p);
+    }
+    rw_hooks.levels = "register"; /* not where it has one reader: block fusion does that */
+    json_t *p = plan_of(&rw_recompute, F("make", "h") "," RUN("use", "pair", "32,1", B("h") "," B("y")), true);
+    assert_non_null(launch(p, "make"));
+    json_decref(p);
+    rw_hooks.levels = NULL;
+}
+
+#define ZERO(to, at, n)                                                                                                \
+    "{\"name\": \"zero\", \"memset\": {\"buffer\": \"" to "\", \"offset\": " #at ", \"bytes\": " #n ", \"value\": "    \
+    "193}}"
+
+/* A memset: its readers know what it wrote, in loads of any width. */
+static void test_filled(void **state)
+{
+    json_t *p =
+        plan_of(&rw_recompute,
+                ZERO("h", 0, 4096) "," RUN("one", "pair", "16,1", B("h") "," B("y")) "," RUN(
+                    "two", "bytes", "16,1", B("h") "," B("h") "," B("h") ",{\"buffer\": \"y\", \"offset\": 2048}"),
+                true);
+    verdict(p, "zero", "kept", NULL);
+    assert_int_equal(json_array_size(json_object_get(p, "launches")), 2);
+    assert_int_equal(json_array_size(json_object_get(launch(p, "one"), "args")), 3);
+    json_decref(p);
+}
+
+static void test_unfilled(void **state)
+{
+    static const struct {
+        const char *launches, *why;
+    } row[] = {
+        {ZERO("h", 0, 4096) "," RUN("use", "onto", "32,1", B("x") "," B("h")) "," RUN("out", "f", "32,1",
+                                                                                      B("h") "," B("y")),
+         "filled: 'use' writes 'h'"},
+        {ZERO("h", 0, 2048) "," RUN("use", "pair", "32,1", B("h") "," B("y")),
+         "filled: 'use' may read bytes of 'h' that the memset does not write"},
+        {ZERO("h", 0, 4096) "," RUN("more", "f", "2,1", B("x") "," B("h")) "," RUN("use", "pair", "32,1",
+                                                                                   B("h") "," B("y")),
+         "order: 'more' depends on one of them"},
+        {ZERO("h", 0, 4096) "," RUN("use", "either", "32,1", B("h") "," B("x") "," B("at") "," B("y")),
+         "filled: an access of 'use'"},
+    };
+    for (unsigned k = 0; k < sizeof row / sizeof *row; k++) {
+        json_t *p = plan_of(&rw_recompute, row[k].launches, true);
+        verdict(p, "zero", "refused", row[k].why);
+        assert_non_null(launch(p, "zero"));
+        json_decref(p);
+    }
+}
+
 static void test_refused(void **state)
 {
     json_t *p =
@@ -73,8 +148,9 @@ static void test_refused(void **state)
 
 static int all(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shared), cmocka_unit_test(test_two),
-                                       cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shared),   cmocka_unit_test(test_two),
+                                       cmocka_unit_test(test_each),     cmocka_unit_test(test_filled),
+                                       cmocka_unit_test(test_unfilled), cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
