@@ -2,7 +2,7 @@
 """Plans against the graphs they were made from: random graphs of ordinary kernels through the whole planner.
 
 Chains, diamonds, fan-out and mixtures of element-wise, row-wise (shared memory, shuffles), column-wise, tiled-GEMM,
-pooling and transposing kernels over matrices of changing shape, with block sizes drawn anew for every launch, in-place
+pooling, padding and transposing kernels over matrices of changing shape, with block sizes drawn anew for every launch, in-place
 launches (on halves too), memset and copy steps, further readers and intermediates that leave the graph. Each graph is
 planned once as a user would have it and once with what is legal forced (kept whether it is faster or not, so that what
 the model dislikes is held to the bits as well): one kind alone, one level of block fusion alone, or everything, in
@@ -215,6 +215,11 @@ extern "C" __global__ void scatter(const float *x, float *y, int n, int a, int b
     if (i < n) y[i % a * s + i / a % b * t + i / (a * b) * u] = x[i] - 0.5f;
     if (k < n) y[k % a * s + k / a % b * t + k / (a * b) * u] = x[k] - 0.5f;
 }
+extern "C" __global__ void inside(const float *x, float *y, int n, int cols, int wide, int at) /* into the middle of wider rows */
+{
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+        y[i / cols * wide + i % cols + at] = x[i] * 0.5f + 0.125f;
+}
 extern "C" __global__ void top(const float *x, float *y, int m) /* the first rows alone */
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -359,6 +364,25 @@ class Maker:
                 step[d], size = size, size * (a, b, n // (a * b))[d]
             grid = up(n, block * (2 if kind == "scatter" else rng.choice([1, 2, 3])))
             self.launch(kind, [grid, 1, 1], [block, 1, 1], 0, src, out, n, a, b, *step)
+        elif kind == "pad":  # bytes around a copy, in another launch than the copy, or in none
+            wide, above, left = cols + 32, rng.choice([0, 1, 8]), rng.choice([0, 1, 32])
+            self.launches.append({"name": "around%d" % len(self.launches),
+                                  "memset": {"buffer": out, "bytes": 4 * (rows + 8) * wide,
+                                             "value": rng.choice([0, 0, 63])}})
+            self.launch("inside", [rng.choice([1, up(n, 2 * block), up(n, block)]), 1, 1], [block, 1, 1], 0, src, out,
+                        n, cols, wide, above * wide + left)
+            return self.value(out, rows + 8, wide)
+        elif kind == "filled":  # onto a buffer that a memset wrote
+            fill = self.value("f%d" % len(self.launches), rows, cols)
+            self.read.add(fill)
+            self.launches.append({"name": "fill%d" % len(self.launches),
+                                  "memset": {"buffer": fill, "bytes": 4 * n, "value": rng.choice([0, 63, 190])}})
+            out = "t%d" % len(self.launches)
+            self.launch("binary", *flat, src, fill, out, n)
+        elif kind == "beside":  # two launches, half of it each
+            self.launch("unary", *flat, src, out, n, {"f32": 0.5})
+            self.launch("gelu", *flat, src, (out, 4 * n), n)
+            return self.value(out, 2 * rows, cols)
         elif kind == "oddrows":
             self.launch(kind, [rows, 1, 1], [48, 1, 1], 0, src, out, cols)
         elif kind == "colsum":
@@ -383,12 +407,13 @@ class Maker:
 
 SAME = ["ring", "unary", "gelu", "vec4", "inplace", "bias2d", "bias4", "unrolled", "tiles", "rowsum", "warprows",
         "flip", "oddrows", "gather", "scatter"]
-ANY = SAME + ["gemm", "turn", "halve", "binary", "copy", "memset", "top", "add4"]
+ANY = SAME + ["gemm", "turn", "halve", "binary", "copy", "memset", "top", "add4", "pad", "filled", "beside"]
 
 
 # what a kind is about: weights; readers of a part; element-wise over many blocks
 FAVOUR = {"prefetch": ["gemm", "bias2d", "bias4"], "dead-blocks": ["top"], "split": ["unary", "gelu", "unrolled"],
-          "register": ["gather", "scatter", "gemm", "gelu", "bias4"], "narrow-blocks": ["gather", "unary", "warprows"],
+          "register": ["gather", "scatter", "gemm", "gelu", "bias4", "pad", "beside"],
+          "recompute": ["pad", "filled", "beside", "gather", "unary", "rowsum", "gemm"], "narrow-blocks": ["gather", "unary", "warprows"],
           "slice": ["patch", "patch", "unrolled", "tiles", "warprows"],
           "cluster": ["ring", "rowsum", "warprows", "gemm", "gelu", "unary"]}
 
