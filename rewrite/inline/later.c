@@ -3,11 +3,11 @@
  *     before   ld r0; st [y], f0 + r0; ld r1; st [y + 4], f1 + r1; …
  *     after    ld r0; ld r1; …         st [y], f0 + r0; st [y + 4], f1 + r1; …
  *
- * A host stores its elements one after the other, and each guest's text stands where one was stored: what it loads would
- * wait for the store of the guest before, and that one for what it had loaded. No machine and no assembler changes that,
- * as it cannot know that the two never meet. Here it is known: what a guest loads nobody writes, or it is its element's
- * own place (bystanders). So a guest's stores wait until there are RW_LATER of them, and go out in their order before the
- * host does anything but arithmetic.
+ * A host stores its elements one after the other, and each guest's text stands where one was stored: what it loads
+ * would wait for the store of the guest before, and that one for what it had loaded. No machine and no assembler
+ * changes that, as it cannot know that the two never meet. Here it is known: what a guest loads nobody writes, or it is
+ * its element's own place (bystanders). So a guest's stores wait until there are RW_LATER of them, and go out in their
+ * order before the host does anything but arithmetic.
  *
  * Only of instances that are one run of instructions (ways.c): a store that a thread may pass by stays where it is.
  */

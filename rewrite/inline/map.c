@@ -10,9 +10,9 @@
  * without an element does nothing, as before.
  *
  * Prologue (the guest produces). The bytes that the host reads are bytes that the guest surely stores, each once. A
- * thread runs as often as the host loads, which nobody sees, since it writes nothing else. If the host reads more (what a
- * memset left around a copy), the element's digits and the guest's guards say whether it is the guest's; if it is not,
- * the host's load stays.
+ * thread runs as often as the host loads, which nobody sees, since it writes nothing else. If the host reads more (what
+ * a memset left around a copy), the element's digits and the guest's guards say whether it is the guest's; if it is
+ * not, the host's load stays.
  *
  * Bystanders. The guest now runs among the host's threads. So whatever else one of the two writes, the other does not
  * touch (bytes, over all blocks). What the guest reads and writes itself must be private to each of its elements, so

@@ -10,8 +10,8 @@
  *
  * Slices are put into groups. The longest slice that is left is the template of a group, and all others that match it
  * join. Two slices match under two conditions. First, the instructions that have an order are alike and in the same
- * order: accesses, branches, predicated instructions, definitions of registers that have several; loads that nothing but
- * loads is between may change places. Second, what their
+ * order: accesses, branches, predicated instructions, definitions of registers that have several; loads that only
+ * loads are between may change places. Second, what their
  * operands are computed from is alike, wherever it stands in the text: these are pure instructions with one definition
  * each, compared as expressions. So it does not matter how a compiler has mixed the instructions of different elements.
  * The immediate of an add or or, and the offset of an access, may differ; `x` also matches `x + c` and `x | c`, with
@@ -356,8 +356,8 @@ static bool movable(const struct match *m, uint32_t at)
     return s.all;
 }
 
-/* Match the template's instruction a with the other slice's first one that is left, or, of loads, with one of those that
- * nothing but loads is before. b: that first one. */
+/* Match the template's instruction a with the other slice's first one that is left, b or behind it, or, of loads, with
+ * one of those that nothing but loads is before. */
 static bool merge_next(struct match *m, uint32_t a, uint32_t b)
 {
     size_t mark = m->ntrail;

@@ -1,4 +1,4 @@
-/* What is left over in a kernel with a guest in it: labels that nothing leads to, branches to where control goes anyway.
+/* What is left over in a kernel with a guest in it: labels that nothing leads to, branches to what comes next.
  *
  * A guest's text has the labels of its guards, and each instance an end. Where the guards are gone (ways.c), so is the
  * reason for the labels; but a label begins a basic block, for the assembler as for the model of time. The posted

@@ -6,9 +6,9 @@
  *
  * A guest's text runs where the host has an element, as the thread, block, slot and round that have it. If the host has
  * no elements but those of the guest's threads, the posted thread came to an access of the slot's in that round. So
- * where just one side of a branch leads there, it went that way, and does so again, since the text is the same and reads
- * the same. What is left is one run of instructions for most guests: the loads of neighbouring elements need not wait
- * for each other, by no rule of the machine and by none of the assembler, which moves nothing over a branch.
+ * where just one side of a branch leads there, it went that way, and does so again, since the text is the same and
+ * reads the same. What is left is one run of instructions for most guests: the loads of neighbouring elements need not
+ * wait for each other, by no rule of the machine and by none of the assembler, which moves nothing over a branch.
  *
  * Of a branch this is told only if control cannot have come from such an access before: behind it, both sides may be
  * gone. A round ends where the next begins.
@@ -42,7 +42,7 @@ static bool to_next_round(const struct ways *w, const struct ptx_block *b, uint3
 }
 
 /* Fill in `leads` and `behind`, until nothing changes. */
-static void spread(const struct ways *w, unsigned slot)
+static void ways_spread(const struct ways *w, unsigned slot)
 {
     bool more = true;
     for (uint32_t b = 0; b < w->cfg->nblock; b++)
@@ -97,7 +97,7 @@ int rw_inline_ways(const struct rw_inline *n, unsigned slot, bool *ret_not_taken
                 label[f->inst[k].opnd[0].label] = k;
             has[cfg.block_of[k]] |= moves_slot(n, k, slot);
         }
-        spread(&w, slot);
+        ways_spread(&w, slot);
         for (uint32_t b = 0; b < cfg.nblock; b++)
             if (cfg.block[b].reachable && not_taken(&w, &cfg.block[b], has, label))
                 ret_not_taken[cfg.block[b].last] = true;

@@ -10,9 +10,9 @@
  * `zero` is a parameter that is 0 whenever the kernel runs, as where two bodies meet (inline/inline.c): ptxas must not
  * know the value, or it would leave out a product with 0 that the posted kernel has.
  *
- * Legal when each reader may be changed at all (legal-solo.def), no launch lies between it and the memset (`order`), and
- *   filled    every byte that a reader may read of the buffer is one that the memset wrote; it writes nothing there, and
- *             reads by plain loads that reach no other buffer
+ * Legal when each reader may be changed at all (legal-solo.def), no launch lies between them (`order`), and
+ *   filled    every byte that a reader may read of the buffer is one that the memset wrote; it writes nothing there,
+ *             and reads by plain loads that reach no other buffer
  * Nobody has written there since, or that launch would lie between.
  */
 #include "rewrite/emit/join.h"
@@ -143,8 +143,8 @@ static int add_zero(struct rw_solo *s, json_t *args, uint32_t zero[3], struct dt
     return r;
 }
 
-static bool append(struct rw_solo *s, enum ptx_op op, unsigned bytes, const struct ptx_opnd *opnd, unsigned n,
-                   const struct ptx_inst *like)
+static bool filled_append(struct rw_solo *s, enum ptx_op op, unsigned bytes, const struct ptx_opnd *opnd, unsigned n,
+                          const struct ptx_inst *like)
 {
     struct ptx_opnd all[3];
     struct ptx_inst i = {.op = op, .nopnd = (uint16_t)n, .ntype = 1, .vec = 1, .opnd = all, .pred = PTX_NO_REG};
@@ -172,7 +172,8 @@ static int set_one(struct rw_solo *s, const uint32_t zero[3], const struct ptx_i
                             {.kind = PTX_O_IMM, .comp = -1, .imm_type = PTX_S64}};
     struct ptx_opnd two[2] = {*to, x[0]};
     x[2].bits = loaded((enum ptx_type)i->type[0], bytes, byte);
-    bool good = v != PTX_NO_REG && append(s, PTX_OP_XOR, bytes, x, 3, NULL) && append(s, PTX_OP_MOV, bytes, two, 2, i);
+    bool good = v != PTX_NO_REG && filled_append(s, PTX_OP_XOR, bytes, x, 3, NULL) &&
+                filled_append(s, PTX_OP_MOV, bytes, two, 2, i);
     return good ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 

@@ -211,7 +211,7 @@ static int joinable(struct rw_edit *x, struct mine *m, enum rw_verdict *ret_verd
 }
 
 /* Why no level is tried; that a producer is not pointwise, as most are not, only if there is nothing else to say. */
-static void tell(const struct mine *m, struct dt_str *why)
+static void recompute_tell(const struct mine *m, struct dt_str *why)
 {
     const char *near = m->why[REGISTER].s;
     dt_str_addf(why, "%s", m->why[SHARED].s ? m->why[SHARED].s : "");
@@ -253,7 +253,7 @@ static int recompute_open(struct rw_edit *x, enum rw_verdict *ret_verdict, struc
         r = joinable(x, m, ret_verdict, e);
     if (r < 0 || m->may[REGISTER] || m->may[SHARED])
         return r;
-    tell(m, why);
+    recompute_tell(m, why);
     return 1;
 }
 

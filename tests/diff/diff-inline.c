@@ -482,7 +482,8 @@ static const struct graph graphs[] = {
      {{"p", "gemm", POINT, YES}},
      2},
     {"the same by blocks, with a tail, into vectors; into the odd columns, and into neighbours",
-     F("x", 14400, "input") "," I("h", 16384) "," I("g", 16384) "," F("u", 8192, "input") "," O("y", 16384) "," O("z", 16384),
+     F("x", 14400, "input") "," I("h", 16384) "," I("g", 16384) "," F("u", 8192, "input") "," O("y", 16384)
+     "," O("z", 16384),
      ZERO("h", 16384) "," L("p", "inside2d", "[2,8,1]", "[32,8,1]", B("x") "," B("h") "," N(60) "," N(60)) ","
      L("v", "vec4", "[16,1,1]", "[64,1,1]", B("h") "," B("y")) ","
      ZERO("g", 16384) "," L("o", "odd", "[16,1,1]", "[128,1,1]", B("u") "," B("g") "," N(2048)) ","

@@ -2,15 +2,15 @@
 """Plans against the graphs they were made from: random graphs of ordinary kernels through the whole planner.
 
 Chains, diamonds, fan-out and mixtures of element-wise, row-wise (shared memory, shuffles), column-wise, tiled-GEMM,
-pooling, padding and transposing kernels over matrices of changing shape, with block sizes drawn anew for every launch, in-place
-launches (on halves too), memset and copy steps, further readers and intermediates that leave the graph. Each graph is
-planned once as a user would have it and once with what is legal forced (kept whether it is faster or not, so that what
-the model dislikes is held to the bits as well): one kind alone, one level of block fusion alone, or everything, in
-turn; graphs are made to suit the kind, with more of the launches that it is about. Graph and plan run with seeds that
-the planner never saw; outputs must agree byte by byte. What was kept, refused and dropped is counted by kind and level
-and printed, so that a planner which refuses everything shows; of 300 graphs and more, each kind and level of the
-registry must be kept somewhere. One process a core (planner.c) takes the graphs one after the other; when it dies, that
-is a failure of the graph it had.
+pooling, padding and transposing kernels over matrices of changing shape, with block sizes drawn anew for every launch,
+in-place launches (on halves too), memset and copy steps, further readers and intermediates that leave the graph. Each
+graph is planned once as a user would have it and once with what is legal forced (kept whether it is faster or not, so
+that what the model dislikes is held to the bits as well): one kind alone, one level of block fusion alone, or
+everything, in turn; graphs are made to suit the kind, with more of the launches that it is about. Graph and plan run
+with seeds that the planner never saw; outputs must agree byte by byte. What was kept, refused and dropped is counted by
+kind and level and printed, so that a planner which refuses everything shows; of 300 graphs and more, each kind and
+level of the registry must be kept somewhere. One process a core (planner.c) takes the graphs one after the other; when
+it dies, that is a failure of the graph it had.
 
     plans.py PLANNER [COUNT [FIRST_SEED]]       exit status 1 if a plan differs, is slower, fails, or a kind is never
                                                 kept
@@ -413,7 +413,8 @@ ANY = SAME + ["gemm", "turn", "halve", "binary", "copy", "memset", "top", "add4"
 # what a kind is about: weights; readers of a part; element-wise over many blocks
 FAVOUR = {"prefetch": ["gemm", "bias2d", "bias4"], "dead-blocks": ["top"], "split": ["unary", "gelu", "unrolled"],
           "register": ["gather", "scatter", "gemm", "gelu", "bias4", "pad", "beside"],
-          "recompute": ["pad", "filled", "beside", "gather", "unary", "rowsum", "gemm"], "narrow-blocks": ["gather", "unary", "warprows"],
+          "recompute": ["pad", "filled", "beside", "gather", "unary", "rowsum", "gemm"],
+          "narrow-blocks": ["gather", "unary", "warprows"],
           "slice": ["patch", "patch", "unrolled", "tiles", "warprows"],
           "cluster": ["ring", "rowsum", "warprows", "gemm", "gelu", "unary"]}
 
