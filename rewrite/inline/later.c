@@ -109,8 +109,6 @@ int rw_later_take(struct rw_join *j, struct rw_later *l, uint32_t start)
         return later_nomem(j);
     memcpy(run, &j->f->inst[start], n * sizeof *run);
     j->f->ninst = start;
-    if (!run_on) /* its end may be passed by */
-        r = rw_later_flush(j, l);
     for (uint32_t k = 0; k < n && r == 0; k++)
         if (!run_on || !may_wait(&run[k]))
             r = ptx_append(j->f, run[k]) ? 0 : later_nomem(j);

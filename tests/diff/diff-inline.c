@@ -147,6 +147,11 @@ static const char cuda[] =
     "extern \"C\" __global__ void around(const float *x, float *y, int n) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x, r = i / n - 2, c = i % n - 2;\n"
     "  y[i] = r >= 0 && r < n - 4 && c >= 0 && c < n - 4 ? x[r * (n - 4) + c] * 2.0f : 0.0f; }\n"
+    /* reads it once more, by some ways from the first time on */
+    "extern \"C\" __global__ void peek(const float *h, const float *same, const float *b, float *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; float v = h[i];\n"
+    "  if (i & 1) { y[n + i] = b[0]; if (i & 2) y[2 * n + i] = same[i] * b[i & 63]; }\n"
+    "  if (i & 4) y[i] = v * same[i]; else y[i] = v; }\n"
     /* rounds of a loop */
     "extern \"C\" __global__ void stride4(const float4 *h, float4 *x, int n) {\n" /* onto what is there */
     "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {\n"
@@ -445,6 +450,12 @@ static const struct graph graphs[] = {
      L("k", "third", "[4,8,1]", "[8,8,1]", B("h") "," B("b") "," B("k") "," N(32) "," N(64)) ","
      L("v", "third_up", "[1,9,1]", "[32,7,1]", B("h") "," B("b") "," B("v") "," N(64) "," N(60)),
      {{"gemm", "q", YES, POINT}, {"gemm", "k", YES, POINT}, {"gemm", "v", YES, POINT}},
+     1},
+    {"ways that part behind the element, and lead to it again",
+     F("x", 8192, "input") "," F("b", 256, "input") "," I("h", 8192) "," Z("y", 24576),
+     L("p", "gelu", "[16,1,1]", "[128,1,1]", B("x") "," B("h") "," N(2048)) ","
+     L("c", "peek", "[16,1,1]", "[128,1,1]", B("h") "," B("h") "," B("b") "," B("y") "," N(2048)),
+     {{"p", "c", YES, YES}},
      1},
     {"neighbours' elements",
      F("x", 8192, "input") "," I("h", 8192) "," O("y", 8192),

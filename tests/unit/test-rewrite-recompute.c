@@ -18,8 +18,10 @@ static const char source[] =
     "x[i]; "
     "}\n"
     "extern \"C\" __global__ void bytes(const signed char *c, const short *d, const double2 *z, float *y) {\n"
-    "  int i = blockIdx.x * 32 + threadIdx.x; double2 v = z[i & 127];\n"
-    "  y[i] = c[i] + d[i] * 3 + (v.x == v.y ? __uint_as_float(__double2hiint(v.x)) * 0.0f : 1.0f); }\n"
+    "  int i = blockIdx.x * 32 + threadIdx.x; double2 v = z[i & 127]; int a, b;\n"
+    "  asm(\"ld.global.s8 %0, [%1];\" : \"=r\"(a) : \"l\"(c + i)); asm(\"ld.global.s16 %0, [%1];\" : \"=r\"(b) : "
+    "\"l\"(d + i));\n"
+    "  y[i] = c[i] + d[i] * 3 + a * 7 - b + (v.x == v.y ? __uint_as_float(__double2hiint(v.x)) * 0.0f : 1.0f); }\n"
     "extern \"C\" __global__ void twice(float *b) { int i = blockIdx.x * 32 + threadIdx.x; b[i] = b[i] * 2.0f; }\n";
 
 #define F(name, to) RUN(name, "f", "32,1", B("x") "," B(to))
