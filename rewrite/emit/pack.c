@@ -13,8 +13,8 @@
  * Shared memory is used by name in an address ([As+4]) or in a move or addition that makes an address; the name becomes
  * the register that has the subblock's place. What else could be done with a name is refused (`subblock_memory`).
  *
- * The end of a block is not the end of a pack: a subblock that is done, or has no block, leaves its warps idle until the
- * others are done. No barrier is between subblocks.
+ * The end of a block is not the end of a pack: a subblock that is done, or has no block, leaves its warps idle until
+ * the others are done. No barrier is between subblocks.
  */
 #include "rewrite/emit/emit-priv.h"
 #include "rewrite/emit/join.h"

@@ -4,9 +4,9 @@
  *   before                               after, 8 in one
  *   small<<<100000, 32>>>(x, y)          small<<<12500, 256>>>(x, y)   warp g of block k: the posted block 8 * k + g
  *
- * An SM has room for 16 to 32 blocks, whatever their size: 32 of one warp are half of its threads on an H200. And blocks
- * are handed out one after the other, 0.5 to 0.75 ns each, which is all that a launch of small blocks waits for. Nothing
- * else changes: a posted block's threads, warps, numbers and geometry are as they were (emit/pack.c, emit/join.c).
+ * An SM has room for 16 to 32 blocks, whatever their size: 32 of one warp are half of its threads on an H200. And
+ * blocks are handed out one after the other, 0.5 to 0.75 ns each, which is what a launch of small blocks waits for.
+ * Nothing else changes: a posted block's threads, warps, numbers and geometry are as they were (emit/pack.c, join.c).
  *
  * Levels `pairs`, `fours`, `eights`: all are tried, as far as a pack has no more than 256 threads.
  * The last pack may lack some: their warps leave at once. A pack keeps its place until its longest block has ended; the

@@ -309,7 +309,8 @@ def graph(launches, modules=None, n=N, **buffers):
     every = {"x": buffer(n, "input"), "h": buffer(n, "intermediate"), "y": buffer(n, "output")} | buffers
     used = {l.get("module") for l in launches}
     known = {"m": {"cuda": CUDA}, "k": {"cuda": MASK}, "c": {"cuda": CLUSTER}, "i": {"cuda": INLINE},
-             "v": {"cuda": VARIABLE}, "s": {"cuda": SLICE}, "pack": {"cuda": PACK}} | {k: {"ptx": t} for k, t in (modules or {}).items()}
+             "v": {"cuda": VARIABLE}, "s": {"cuda": SLICE}, "pack": {"cuda": PACK}}
+    known |= {k: {"ptx": t} for k, t in (modules or {}).items()}
     return {"dovetail": 1, "name": "mutant", "modules": {k: v for k, v in known.items() if k in used}, "buffers": every,
             "launches": launches}
 
