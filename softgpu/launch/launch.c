@@ -156,6 +156,7 @@ static void launch_collect(struct sg_run *run, struct sg_stats *s)
     s->max_block_share = s->instructions ? (double)heaviest * (double)run->nblocks / (double)s->instructions : 1;
     s->talk = sg_talk_finish(run->first, s);
     sg_profile_sum(run, s);
+    s->talk = s->talk ? s->talk : sg_behind(run, s);
 }
 
 static int launch_check(const struct sg_device *d, const struct sg_launch *l, const struct sg_code *c,
