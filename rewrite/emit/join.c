@@ -572,6 +572,7 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
     j.f->has_body = true;
     j.f->maxntid[0] = c->threads;
     j.f->maxntid[1] = j.f->maxntid[2] = 1;
+    j.f->minnctapersm = c->resident;
     if (c->cluster) {
         j.f->reqnctapercluster[0] = c->cluster;
         j.f->reqnctapercluster[1] = j.f->reqnctapercluster[2] = 1;

@@ -12,6 +12,7 @@ const struct rw_rewrite *const rw_registry[] = {
     &rw_copies,        /* these three before the search: plan/normal.c */
     &rw_dead_blocks,   /* what is not computed need not be fused */
     &rw_narrow_blocks, /* narrower blocks have smaller components */
+    &rw_tails,         /* the last wave's blocks alone; `slice` is asked, too */
     &rw_slice,         /* blocks enough for the device, then fewer launches */
     &rw_block_fusion,
     &rw_recompute,

@@ -390,6 +390,7 @@ ANY = SAME + ["gemm", "turn", "halve", "binary", "copy", "memset", "top", "add4"
 FAVOUR = {"prefetch": ["gemm", "bias2d", "bias4"], "dead-blocks": ["top"], "split": ["unary", "gelu", "unrolled"],
           "register": ["gather", "scatter", "gemm", "gelu", "bias4"], "narrow-blocks": ["gather", "unary", "warprows"],
           "slice": ["patch", "patch", "unrolled", "tiles", "warprows"],
+          "tails": ["patch", "patch", "unrolled", "tiles", "warprows"],
           "pack": ["patch", "warprows", "rowsum", "flip", "ring", "unary"],
           "cluster": ["ring", "rowsum", "warprows", "gemm", "gelu", "unary"]}
 
