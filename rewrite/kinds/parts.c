@@ -7,8 +7,8 @@
  *   rw_parts_text    its kernel
  *   rw_parts_apart   of the launch that was made: is each byte written in one part?
  *
- * What a part needs is found by emit/faint.c: its stores, barriers and all control flow, what these take, and the stores
- * to shared memory that a remaining load can reach.
+ * What a part needs is found by emit/faint.c: its stores, barriers and all control flow, what these take, and the
+ * stores to shared memory that a remaining load can reach.
  *
  *   dividing   the stores are numbered in the order of the text. A set of bits of that number says which part a store
  *              belongs to: in an unrolled tile some bits are its rows, others its columns. Bit by bit, the one is added

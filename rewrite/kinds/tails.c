@@ -13,9 +13,9 @@
  *   levels   `halves` to `sixteenths`, as for slices; all are tried, since the first may be too coarse to gain
  *
  * Legal when the rows of parts.c hold, for the launch as it is made. No bits hang on the rest: it is refused as
- * `residency` if an SM no longer holds as many whole blocks as it did, of those that there are for it. Both texts in one
- * grid have the larger one's registers, and ptxas is told how many blocks are to fit (.minnctapersm); if it spills then,
- * `resources` refuses.
+ * `residency` if an SM no longer holds as many whole blocks as it did, of those that there are for it. Both texts in
+ * one grid have the larger one's registers, and ptxas is told how many blocks are to fit (.minnctapersm); if it spills
+ * then, `resources` refuses.
  *
  * The parts read again what the whole block reads once, and the text is longer; the time model sees the first, and the
  * planner asks for a gain under all its doubts.

@@ -1,7 +1,7 @@
 /* Lighter blocks behind the others: a launch whose last blocks do clearly less than those before them, for the timing
  * model. Kernels of several bodies are like that, where the block number says which one runs: a sliced tail, launches
- * side by side with the longest blocks first. Blocks are handed out in the order of their numbers, so the light ones fill
- * what the others leave; averaged they would not.
+ * side by side with the longest blocks first. Blocks are handed out in the order of their numbers, so the light ones
+ * fill what the others leave; averaged they would not.
  *
  *     kind   of a block: the power of two in what it executed. There are two kinds where all blocks from some number on
  *            are in lower powers than all before it, and each kind is a sixteenth of all at least

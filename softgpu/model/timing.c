@@ -16,8 +16,8 @@
  * Both points are parts of the busiest warp's work.
  *
  * Blocks that wait for each other, or lighter ones behind others (struct sg_talk): the kernel is placed part by part,
- * every block with the length of its own work. One that waits does so before it does anything, holding its place and no issue slots, until the blocks
- * that it waits for have ended; then it goes on.
+ * every block with the length of its own work. One that waits does so before it does anything, holding its place and no
+ * issue slots, until the blocks that it waits for have ended; then it goes on.
  *
  * Launches: one that is not in a graph is issued by the host, launch_us each, in order; every kernel, copy and memset
  * starts graph_launch_us after the last thing it waits for, stream_more_us later where it is not in a graph and nothing

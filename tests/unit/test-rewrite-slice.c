@@ -1,5 +1,6 @@
 /* Slice and tails (rewrite/kinds/slice.c, tails.c, parts.c): what a part of a kernel needs (rewrite/emit/reach.c,
- * faint.c), and the conditions that kernels are asked. Each case breaks one thing of a kernel with two accumulators, each with a tile in shared memory.
+ * faint.c), the conditions that kernels are asked, and which launches have a tail. Each case breaks one thing of a
+ * kernel with two accumulators, each with a tile in shared memory.
  */
 #include "rewrite-fixture.h"
 
