@@ -52,8 +52,7 @@ static uint32_t tails_whole(const struct dev_step *t)
 /* How many blocks an SM is to hold: as many as it held, but no more than there are whole ones for each SM. */
 static uint32_t tails_resident(const struct dev_step *t)
 {
-    uint32_t sms = t->blocks_per_sm ? t->wave / t->blocks_per_sm : 0,
-             each = sms ? (tails_whole(t) + sms - 1) / sms : 1;
+    uint32_t sms = t->blocks_per_sm ? t->wave / t->blocks_per_sm : 0, each = sms ? (tails_whole(t) + sms - 1) / sms : 1;
     return each < t->blocks_per_sm ? each : t->blocks_per_sm;
 }
 
