@@ -8,6 +8,9 @@
  *     part   the blocks of one kind, with counters in proportion to what they executed, and the profile of those of its
  *            blocks that were followed
  *
+ * Of a sample the two kinds are scaled each to the number of its blocks; the long ones reach up to the first short
+ * block that ran, so that work is rather too much than too little (sg_behind_scale, for counters of the whole launch).
+ *
  * The result is a record without waits (struct sg_talk, `apart`). No record: of a kind no block was followed (they are
  * in the middle of each third of the blocks), blocks wait for each other, or are in clusters. What is not in order
  * (longer blocks behind shorter ones, more than two kinds) counts as alike. Nor where there are blocks that do next to
@@ -23,6 +26,14 @@ struct kinds {
     uint64_t first;                      /* the first light block */
     uint64_t blocks[2], instructions[2]; /* heavy ones, light ones */
 };
+
+/* Of a sample, to what all blocks do: those that did not run are heavy up to the first light one that did. */
+static void behind_all(const struct sg_run *run, struct kinds *q)
+{
+    const uint64_t all[2] = {q->first, run->nblocks - q->first};
+    for (unsigned k = 0; k < 2; k++)
+        q->instructions[k] = (uint64_t)((double)q->instructions[k] / (double)q->blocks[k] * (double)all[k] + 0.5);
+}
 
 static bool behind_kinds(const struct sg_run *run, struct kinds *ret)
 {
@@ -54,10 +65,24 @@ static bool behind_kinds(const struct sg_run *run, struct kinds *ret)
         if (ret->blocks[1] && ret->first > last_heavy) {
             for (int j = 0; j < k; j++)
                 ret->instructions[1] += executed[j];
-            return ret->blocks[0] * LEAST >= all && ret->blocks[1] * LEAST >= all;
+            if (ret->blocks[0] * LEAST < all || ret->blocks[1] * LEAST < all)
+                return false;
+            behind_all(run, ret);
+            return true;
         }
     }
     return false;
+}
+
+double sg_behind_scale(const struct sg_run *run)
+{
+    double did = 0;
+    struct kinds q;
+    if (run->cluster_size != 1 || !behind_kinds(run, &q))
+        return 0;
+    for (uint32_t i = 0; i < run->nworker; i++)
+        did += run->first[i].bb ? (double)run->first[i].executed : 0;
+    return did > 0 ? (double)(q.instructions[0] + q.instructions[1]) / did : 0;
 }
 
 /* The profile of one kind's blocks, of those that were followed. False: none was. */
@@ -116,13 +141,11 @@ uint32_t sg_behind(const struct sg_run *run, const struct sg_stats *s)
     if (!s->profile.alone_near || s->light_blocks || run->cluster_size != 1 || !behind_kinds(run, &q) ||
         !behind_profile(run, &q, 0, &p[0]) || !behind_profile(run, &q, 1, &p[1]))
         return 0;
-    double all = (double)(q.instructions[0] + q.instructions[1]), reads = (double)(p[0].l2_read + p[1].l2_read),
-           writes = (double)(p[0].l2_write + p[1].l2_write);
-    uint64_t light = of(run->nblocks, (double)q.blocks[1] / (double)(q.blocks[0] + q.blocks[1]));
+    double reads = (double)(p[0].l2_read + p[1].l2_read), writes = (double)(p[0].l2_write + p[1].l2_write);
     for (unsigned k = 0; k < 2; k++) {
-        double share = (double)q.instructions[k] / all;
-        part[k].first = k ? (uint32_t)(run->nblocks - light) : 0;
-        part[k].blocks = (uint32_t)(k ? light : run->nblocks - light);
+        double share = s->instructions ? (double)q.instructions[k] / (double)s->instructions : 0;
+        part[k].first = k ? (uint32_t)q.first : 0;
+        part[k].blocks = (uint32_t)(k ? run->nblocks - q.first : q.first);
         part[k].stats = behind_stats(s, p[k], share, reads > 0 ? (double)p[k].l2_read / reads : share,
                                      writes > 0 ? (double)p[k].l2_write / writes : share);
     }

@@ -147,9 +147,11 @@ static void launch_collect(struct sg_run *run, struct sg_stats *s)
                                  &s->light_instructions,
                                  &s->global_read_bytes,
                                  &s->global_write_bytes};
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-            *all[i] =
-                run->nclusters ? (uint64_t)((double)*all[i] / (double)run->nclusters * (double)run->nblocks + 0.5) : 0;
+        double scale = sg_behind_scale(run);
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+            double whole = run->nclusters ? (double)*all[i] / (double)run->nclusters * (double)run->nblocks : 0;
+            *all[i] = (uint64_t)((scale > 0 ? (double)*all[i] * scale : whole) + 0.5);
+        }
         s->unique_read_bytes = run->l->some.unique_read_bytes;
         s->unique_write_bytes = run->l->some.unique_write_bytes;
     }

@@ -233,6 +233,10 @@ static const char text[] = ".version 8.0\n.target sm_70\n.address_size 64\n"
     "    st.release.gpu.global.u32 [%rd2], 1;\n"
     "    ret;\n}\n";
 
+static const uint32_t *sample; /* of the blocks that run, so many; NULL: all */
+static uint32_t nsample;
+static uint64_t executed; /* by all blocks of the launch that ran last */
+
 static const struct sg_talk *run(const char *entry, uint32_t blocks, uint64_t seed)
 {
     static struct sg_device *dev;
@@ -258,7 +262,10 @@ static const struct sg_talk *run(const char *entry, uint32_t blocks, uint64_t se
                           .block = {1, 1, 1},
                           .params = (uint8_t *)&at,
                           .seed = seed};
+    l.some.block = sample;
+    l.some.n = nsample;
     assert_int_equal(sg_execute(dev, &l, &st, &f), 0);
+    executed = st.instructions;
     return sg_talk_find((uint32_t)st.talk);
 }
 
@@ -310,6 +317,20 @@ static void recorded(void **state)
            of_short = (double)t->part[1].stats.profile.alone_near / 12;
     assert_true(of_long > 3 * of_short && of_long < 4 * of_short); /* each kind has the clocks of its own */
     assert_int_equal(t->part[0].stats.longest + t->part[1].stats.longest, 24 * 604 + 12 * 154);
+    static const uint32_t some[] = {0, 5, 6, 18, 19, 23, 25, 26, 33, 34};
+    sample = some; /* blocks that do not run do what their neighbours do, the long ones up to the first short one */
+    nsample = sizeof some / sizeof *some;
+    t = run("behind", 36, 0);
+    assert_non_null(t);
+    assert_int_equal(t->part[0].blocks, 25);
+    assert_int_equal(t->part[1].blocks, 11);
+    assert_int_equal(executed, 25 * 604 + 11 * 154);
+    near("long ones of a sample", (double)t->part[0].stats.instructions, 25 * 604);
+    near("short ones of a sample", (double)t->part[1].stats.instructions, 11 * 154);
+    near("their clocks", (double)t->part[0].stats.profile.alone_near / 25, of_long);
+    near("and theirs", (double)t->part[1].stats.profile.alone_near / 11, of_short);
+    sample = NULL;
+    nsample = 0;
     assert_null(run("before", 36, 0));
     assert_null(run("behind", 24, 0)); /* of one kind */
     assert_null(run("behind", 25, 0)); /* one of 25 */
