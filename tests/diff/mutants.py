@@ -605,7 +605,7 @@ HOOKED = [
     ("parts_apart", "", graph([launch("a", "i", "twice", "x", "h"), B]), "refused: verification", "tails",
      {"levels": "halves"}),
     ("whole_warps", "", graph([launch("a", "pack", "mirrored", "x", "h", grid=32, block=48),
-                               launch("b", "m", "scale", "h", "y", grid=12)], n=1536), "refused: resources", "pack",
+                               launch("b", "m", "scale", "h", "y", grid=12)], n=1536), "refused: verification", "pack",
      {"levels": "pairs"}),
     ("subblock_barriers", "", graph([launch("a", "pack", "nine", "x", "h", grid=N // 64, block=64), B]),
      "refused: verification", "pack", {"levels": "pairs"}),
