@@ -265,7 +265,8 @@ struct sg_stats { /* of one launch; counts of thread-level work, summed over blo
     uint64_t before_wait;    /* of `longest`: up to griddepcontrol.wait, all of it where a block never waits */
     uint64_t before_trigger; /* of `longest`: up to griddepcontrol.launch_dependents, all of it without one */
     double max_block_share;  /* work of the heaviest block over the mean, 1 when even */
-    /* number of a record of which block waited for which (struct sg_talk); 0: none did, or it is not known */
+    /* number of a record of which block waited for which, or of two kinds of blocks (struct sg_talk); 0: neither, or it
+     * is not known */
     uint64_t talk;
     /* blocks that did less than a sixteenth, or so, of what the heaviest did: they leave at once, or only prefetch */
     uint64_t light_blocks;
@@ -278,6 +279,7 @@ bool sg_record_ok(const struct dovetail_recorder *r); /* exec/record.c: every nu
 /* ---- blocks of one launch that wait for each other (exec/talk.c) ------------------------------------------------- */
 struct sg_talk { /* blocks by the order in which they start; a block waits only for earlier ones */
     uint32_t nblock, npart, nflag;
+    bool apart; /* nobody waits: parts are blocks of different kinds (exec/behind.c), with no arrays but `part` */
     const struct sg_talk_part {
         uint32_t first, blocks;
         struct sg_stats stats; /* of these blocks */

@@ -35,9 +35,10 @@ void dtd_options_done(struct dtd_options *o)
 static bool known_kind(const char *s, size_t len)
 {
     static const char *const kind[] = {
-        "block-fusion", "parallel-fusion", "split",           "prefetch",       "programmatic-launch",
-        "dead-blocks",  "recompute",       "dataflow-fusion", "versions",       "calls",
-        "copies",       "narrow-blocks",   "slice",           "reorder-atomics"};
+        "block-fusion",   "parallel-fusion", "split",           "prefetch", "programmatic-launch",
+        "dead-blocks",    "recompute",       "dataflow-fusion", "versions", "calls",
+        "copies",         "narrow-blocks",   "slice",           "tails",    "pack",
+        "reorder-atomics"};
     for (size_t i = 0; i < sizeof kind / sizeof *kind; i++)
         if (strlen(kind[i]) == len && !strncmp(kind[i], s, len))
             return true;

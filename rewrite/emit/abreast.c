@@ -6,7 +6,8 @@
  *
  * A phase may do that if its body has no barrier and no shared memory of its own, and its blocks are whole warps. (With
  * a barrier or shared memory each of the blocks would need a barrier number and a piece of memory for itself, and a
- * cluster's ranks one each.) Nothing else is asked: blocks of one launch are independent (`self-conflict` and
+ * cluster's ranks one each; the kind `pack` gives them that, and sets c->pack: then all of that is in pack.c.) Nothing
+ * else is asked: blocks of one launch are independent (`self-conflict` and
  * `ordered-access` of legal.def), and were free to run at once.
  *
  * The fused block has whole warps, unless all bodies have equally many threads: then it has as many.
@@ -29,6 +30,13 @@ static bool may(const struct rw_body *b)
            !b->shared_bytes && !b->cp_async;
 }
 
+/* Posted blocks side by side, whatever they have. */
+static void abreast_pack(struct rw_cand *c)
+{
+    c->threads = c->pack * c->facts.body[0].threads;
+    c->abreast[0] = c->pack;
+}
+
 static void abreast_set(struct rw_cand *c, uint32_t threads)
 {
     c->threads = threads;
@@ -43,6 +51,10 @@ void rw_abreast(struct rw_cand *c)
     uint32_t least = 0, sms = c->facts.dev->sms ? c->facts.dev->sms : 1,
              room = THREADS / ((c->lists.n + sms - 1) / sms + !c->lists.n), t;
     bool equal = true;
+    if (c->pack) {
+        abreast_pack(c);
+        return;
+    }
     for (uint32_t s = 0; s < c->facts.nbody; s++) {
         if (c->facts.body[s].threads > least)
             least = c->facts.body[s].threads;

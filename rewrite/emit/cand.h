@@ -75,6 +75,9 @@ struct rw_cand {
     uint32_t threads;            /* of the fused block */
     uint32_t abreast[RW_BODIES]; /* how many of its blocks a phase runs at once */
     bool narrow;                 /* no more threads than the largest body has */
+    /* so many blocks of the one body side by side in one, each with barriers and shared memory of its own; 0: not so */
+    uint32_t pack, pack_step; /* pack_step: bytes from one's shared memory to the next one's */
+    uint32_t resident;        /* so many blocks are to fit an SM: ptxas is told; 0: as many as do */
     uint32_t shared_bytes, shared_align;
     bool shared_dynamic;
 

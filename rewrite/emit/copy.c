@@ -6,6 +6,7 @@
  *   mov.u32 %r3, %cluster_ctarank;       mov.u32 %r3, RANK;              and, with a cluster of its own, its ranks
  *   ret;  exit;                          bra END;                        the phase's end
  *   bar.sync 0;                          barrier.sync 0[, COUNT];        not aligned; counted if the block is larger
+ *                                        barrier.sync %n, COUNT;         in a pack: the subblock's own (pack.c)
  *   mul.f32 …                            mul.rn.f32 …                    if a sum of the body can meet the product:
  *                                                                        nothing is contracted anew (device/identity.c)
  *   ld.global.nc.f32 (buffer written)    ld.global.f32                   without .nc and cache operators
@@ -175,6 +176,11 @@ static int copy_barrier(struct rw_join *j, struct rw_phase *p, struct ptx_inst *
     bool red = i->op == PTX_OP_BAR_RED || i->op == PTX_OP_BARRIER_RED;
     struct ptx_opnd opnd[6];
     unsigned at = red ? 2 : 1;
+    if (j->c->pack && !red && rw_subblock_is_warp(&j->c->facts.body[p->side]))
+        return rw_emit(j, "bar.warp.sync -1;");
+    if (j->c->pack)
+        i->opnd[at - 1] =
+            (struct ptx_opnd){.kind = PTX_O_REG, .comp = -1, .reg = p->sub.barrier[i->opnd[at - 1].bits & 15]};
     i->op = red ? PTX_OP_BARRIER_RED : PTX_OP_BARRIER_SYNC;
     ptx_clear_mod(i, PTX_M_ALIGNED);
     if (p->barrier_count && i->nopnd == (red ? 3u : 1u)) {
@@ -392,6 +398,8 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
         if ((x = map_opnd(j, p, &i.opnd[k])) < 0)
             return x;
     if (p->guest && (x = p->guest->constants(p->site, &i)) < 0)
+        return x;
+    if (j->c->pack && (x = rw_subblock_operands(j, p, &i)) < 0)
         return x;
     if (i.pred != PTX_NO_REG)
         i.pred = p->reg[i.pred];

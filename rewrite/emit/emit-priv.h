@@ -26,6 +26,9 @@ bool rw_surplus_lanes(const struct rw_body *b, struct rw_find *ret);
 int rw_surplus(struct dt_arena *a, const struct rw_facts *facts, uint32_t s, uint8_t **ret_out,
                struct rw_find *ret_lost, struct dt_err *e);
 
+/* pack.c: posted barrier numbers of which each subblock has its own, as bits. */
+uint32_t rw_subblock_numbers(const struct rw_body *b);
+
 /* The number of the barrier between virtual blocks; -1: none is left. */
 int rw_phase_barrier(const struct rw_cand *c);
 

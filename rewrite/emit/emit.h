@@ -27,6 +27,13 @@ int rw_fit(struct rw_cand *c, struct dt_err *e);
  * so. */
 bool rw_layout(struct rw_cand *c, struct dt_str *why);
 
+/* ---- packs (pack.c) ---------------------------------------------------------------------------------------------- */
+
+/* OTHER rows of legal.def: of a candidate of one body, c->pack of its blocks side by side. */
+bool rw_legal_whole_warps(const struct rw_cand *c, struct dt_str *why);
+bool rw_legal_subblock_barriers(const struct rw_cand *c, struct dt_str *why);
+bool rw_legal_subblock_memory(const struct rw_cand *c, struct dt_str *why);
+
 /* ---- level `cluster` (cluster.c) --------------------------------------------------------------------------------- */
 
 /* How many blocks of a cluster run a component best, from the times of a producer and a consumer block; 0: one block of

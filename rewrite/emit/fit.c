@@ -25,6 +25,7 @@
  */
 #include "rewrite/emit/emit-priv.h"
 #include "rewrite/emit/flow.h"
+#include "rewrite/facts/hooks.h"
 
 #include <string.h>
 
@@ -280,6 +281,11 @@ bool rw_layout(struct rw_cand *c, struct dt_str *why)
             at = c->facts.body[s].shared_bytes;
         if (c->facts.body[s].shared_align > c->shared_align)
             c->shared_align = c->facts.body[s].shared_align;
+    }
+    if (c->pack) {
+        c->pack_step = (uint32_t)((at + c->shared_align - 1) / c->shared_align * c->shared_align);
+        at = (uint64_t)c->pack_step * c->pack;
+        c->pack_step = RW_SPOILT("step") ? 0 : c->pack_step;
     }
     for (uint32_t k = 0; rw_in_shared(c) && k < c->nredirect; k++) {
         at = (at + 15) / 16 * 16;

@@ -375,6 +375,8 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
         return r;
     if (threads != b->threads && (r = emit_surplus(j, &p, b->threads, &t_of)) < 0)
         return r;
+    if (c->pack && (r = rw_subblock_begin(j, &p, group)) < 0)
+        return r;
     if ((r = emit_coords(j, f, PTX_SR_TID, t_of, b->block, p.tid, "dt_tid")) < 0 || (r = emit_bases(j, &p, t)) < 0)
         return r;
     /* the component's blocks: i runs to n; the affine list steps blk, the table is read at first + i */
@@ -425,6 +427,11 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
         r = l->affine ? rw_emit(j, "setp.ge.u32 %s, %s, %u;", rw_rname(j, skip), rw_rname(j, index), l->m)
                       : rw_emit(j, "setp.ge.u32 %s, %s, %s;", rw_rname(j, skip), rw_rname(j, index), N);
         if (r < 0 || (r = rw_emit_bra(j, p.end, skip, false)) < 0)
+            return r;
+    }
+    if (c->pack && b->step->blocks % w) { /* the last pack is not full: whole subblocks leave */
+        if ((r = rw_emit(j, "setp.ge.u32 %s, %s, %u;", rw_rname(j, skip), BLK, b->step->blocks)) < 0 ||
+            (r = rw_emit_bra(j, p.end, skip, false)) < 0)
             return r;
     }
     if (!l->affine && (r = emit_lookup(j, blk, t->col[side], l->narrow ? 2 : 4, w > 1 ? index : i, 0)) < 0)
@@ -565,6 +572,7 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
     j.f->has_body = true;
     j.f->maxntid[0] = c->threads;
     j.f->maxntid[1] = j.f->maxntid[2] = 1;
+    j.f->minnctapersm = c->resident;
     if (c->cluster) {
         j.f->reqnctapercluster[0] = c->cluster;
         j.f->reqnctapercluster[1] = j.f->reqnctapercluster[2] = 1;

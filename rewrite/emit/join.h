@@ -57,9 +57,13 @@ struct rw_phase { /* one body on its way into the fused kernel */
     uint32_t tid[3], ctaid[3]; /* registers, PTX_NO_REG where the body does not read them */
     /* the same, of a body in clusters: its block's place in the cluster, the cluster's in the grid */
     uint32_t in_cluster[3], cluster_of[3];
-    uint32_t *base;         /* per redirection: register with what is subtracted from an address */
-    uint32_t *origin;       /* and, with a pitch, register with the shared address of the region */
-    uint32_t end;           /* label */
+    uint32_t *base;           /* per redirection: register with what is subtracted from an address */
+    uint32_t *origin;         /* and, with a pitch, register with the shared address of the region */
+    uint32_t end;             /* label */
+    struct rw_subblock {      /* of a pack (pack.c): what is its own; PTX_NO_REG: there is nothing */
+        uint32_t shared;      /* register with the address of its shared memory */
+        uint32_t barrier[16]; /* by posted number, a register with its own */
+    } sub;
     unsigned barrier_count; /* threads that bar.sync waits for; 0: all of the fused block */
     struct {
         uint32_t from, to; /* address register -> register with its shared address, while both hold */
@@ -91,6 +95,11 @@ int rw_copy_function(struct rw_join *j, struct rw_phase *p, const struct ptx_fun
  * in the shared memory of the rank that has it. origin: of the block's own region. pred: the access's guard. */
 int rw_cluster_address(struct rw_join *j, const struct rw_redirect *q, uint32_t s, uint32_t origin, uint32_t pred,
                        bool neg);
+/* pack.c: registers of the subblock that `group` is the number of; the posted barrier `number` as a barrier of it; a
+ * use of shared memory by name in its own memory. */
+bool rw_subblock_is_warp(const struct rw_body *b); /* its barriers are those of a warp */
+int rw_subblock_begin(struct rw_join *j, struct rw_phase *p, uint32_t group);
+int rw_subblock_operands(struct rw_join *j, const struct rw_phase *p, struct ptx_inst *i);
 bool rw_same_arg(const struct dt_arg *x, const struct dt_arg *y);
 /* A parameter like `like` for the entry: named by its number, a zero word (inline/inline.c) as such, so that it is
  * known again. NULL: memory. */

@@ -112,7 +112,7 @@ bool rw_legal_targets(const struct rw_cand *c, struct dt_str *why)
 int rw_phase_barrier(const struct rw_cand *c)
 {
     unsigned taken = 0;
-    if (c->beside && !c->flow) /* no body follows another in a block */
+    if (c->pack || (c->beside && !c->flow)) /* no body follows another in a block */
         return 0;
     for (uint32_t s = 0; s < c->facts.nbody; s++)
         taken |= c->facts.body[s].threads == c->threads ? c->facts.body[s].counted_ids

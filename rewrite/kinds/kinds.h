@@ -144,7 +144,7 @@ extern const struct rw_rewrite *const rw_registry[];
 extern const unsigned rw_nregistry;
 extern const struct rw_rewrite rw_calls, rw_copies, rw_versions, rw_dead_blocks, rw_block_fusion, rw_cluster_fusion,
     rw_recompute, rw_parallel_fusion, rw_split, rw_prefetch, rw_programmatic, rw_dataflow_fusion, rw_narrow_blocks,
-    rw_slice;
+    rw_slice, rw_pack, rw_tails;
 const struct rw_rewrite *rw_find_rewrite(const char *name); /* the first of that name */
 uint32_t rw_rewrite_bit(const struct rw_rewrite *r);        /* 1 << its place in the registry */
 /* Do the options allow this kind? */

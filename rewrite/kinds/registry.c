@@ -7,13 +7,21 @@
 #include <string.h>
 
 const struct rw_rewrite *const rw_registry[] = {
-    &rw_calls,           &rw_versions,       &rw_copies, /* these three before the search: plan/normal.c */
-    &rw_dead_blocks,                                     /* what is not computed need not be fused */
-    &rw_narrow_blocks,                                   /* narrower blocks have smaller components */
-    &rw_slice,                                           /* blocks enough for the device, then fewer launches */
-    &rw_block_fusion,    &rw_recompute,      &rw_parallel_fusion,
+    &rw_calls,
+    &rw_versions,
+    &rw_copies,        /* these three before the search: plan/normal.c */
+    &rw_dead_blocks,   /* what is not computed need not be fused */
+    &rw_narrow_blocks, /* narrower blocks have smaller components */
+    &rw_tails,         /* the last wave's blocks alone; `slice` is asked, too */
+    &rw_slice,         /* blocks enough for the device, then fewer launches */
+    &rw_block_fusion,
+    &rw_recompute,
+    &rw_parallel_fusion,
     &rw_dataflow_fusion, /* off unless allowed; what it made is not touched any more */
-    &rw_split,           &rw_cluster_fusion, &rw_prefetch,
+    &rw_pack,            /* small blocks that are still there */
+    &rw_split,
+    &rw_cluster_fusion,
+    &rw_prefetch,
     &rw_programmatic, /* last: what it made is not fused any more */
 };
 const unsigned rw_nregistry = sizeof rw_registry / sizeof rw_registry[0];

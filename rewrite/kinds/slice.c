@@ -6,141 +6,24 @@
  *   a thread makes 8 x 4 elements:          the 32 stores; block 64 + i is block i and makes the others. Each has half
  *   32 stores, 32 accumulators              of the accumulators, and loads half of the tile of a
  *
- * Every value that remains is computed by the same instructions in the same order. What a part needs is found by
- * emit/faint.c: its stores, barriers and all control flow, what these take, and the stores to shared memory that a
- * remaining load can reach. The k texts stand side by side in one grid, as in parallel fusion, one part after the
- * other.
+ * Every value that remains is computed by the same instructions in the same order. The k texts stand side by side in
+ * one grid, as in parallel fusion, one part after the other. How stores are divided, and when that is legal, is in
+ * parts.c.
  *
- *   dividing   the stores are numbered in the order of the text. A set of bits of that number says which part a store
- *              belongs to: in an unrolled tile some bits are its rows, others its columns. Bit by bit, the one is added
- *              that leaves the heaviest part least to do (rw_part_weight)
- *   k          the levels `halves` to `sixteenths`, while each is faster than the one before. A level is built if its
- *              heaviest part has clearly less to do than that of the level before
+ *   k   the levels `halves` to `sixteenths`, while each is faster than the one before. A level is built if its heaviest
+ *       part has clearly less to do than that of the level before
  *
- * Legal when the rows below hold, what parallel fusion asks of a kernel that is copied, and
- *   plain_effects   it has no other effect than stores: an atomic would be done k times
- *   each_store      each store is in exactly one part; whatever else has an effect, and barriers, are in all
- *   shared_reach    what was left out of the stores to shared memory, no remaining load can reach
- *   parts_apart     the new launch's block map has no two blocks that touch a byte in conflict. So each byte is written
- *                   in one part alone, in the posted order, and read where it is written or where nobody writes it
- * The machine code of all parts is compared with the posted kernel's as for any changed kernel: the last use of a value
- * whose store went elsewhere must not be combined in another way.
- *
- * It does not divide one thread's share of a store: of a loop over rows that stays a loop, nothing is cut.
+ * Where only the last wave lacks blocks, tails.c slices those alone.
  */
-#include "rewrite/emit/part.h"
+#include "rewrite/kinds/parts.h"
 #include "rewrite/facts/hooks.h"
-#include "rewrite/kinds/kinds-priv.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/subject.h"
-
-enum { LEVELS = 4, PARTS = 1 << LEVELS, BITS = 12 };
-#define SETS 4000000 /* instructions times words of a set of registers: what finding a part may take */
-#define TEXT 60000   /* instructions of all parts together */
 #define LEAST_US 3.0 /* a launch that takes less is not worth a look */
 #define SHARE 0.01   /* and so is one that takes less of the whole */
-#define LESS 0.93    /* of the level before: more of the heaviest part than this, and the level is not built */
-#define WORTH 0.85   /* of the posted block */
-
-struct mine {
-    struct rw_cand one, all; /* the launch as it is; its parts side by side */
-    struct rw_reach reach;
-    uint32_t *store, nstore; /* instructions that are divided */
-    double whole, heaviest[LEVELS];
-    uint8_t *keep[LEVELS][PARTS]; /* NULL: there are no such parts */
-};
-
-static const struct rw_legal rows[] = {
-    RW_LEGAL_ROW(plain_launches),  RW_LEGAL_ROW(clusters),         RW_LEGAL_ROW(opaque),
-    RW_LEGAL_ROW(self_conflict),   RW_LEGAL_ROW(ordered_access),   RW_LEGAL_ROW(side_effects),
-    RW_LEGAL_ROW(float_atomics),   RW_LEGAL_ROW(plain_effects),    RW_LEGAL_ROW(machine_registers),
-    RW_LEGAL_ROW(functions),       RW_LEGAL_ROW(module_variables), RW_LEGAL_ROW(parameters),
-    RW_LEGAL_ROW(targets),         RW_LEGAL_ROW(uniform_barriers), RW_LEGAL_ROW(uniform_collectives),
-    RW_LEGAL_ROW(barrier_numbers), RW_LEGAL_ROW(thread_counts),    RW_LEGAL_ROW(active_mask),
-    RW_LEGAL_ROW(async),           RW_LEGAL_ROW(constant_space),   RW_LEGAL_ROW(shared_space),
-};
-#define NROWS (sizeof rows / sizeof rows[0])
-
-/* ---- conditions -------------------------------------------------------------------------------------------------- */
-
-/* The row of legal.def. */
-bool rw_legal_plain_effects(const struct rw_cand *c, struct dt_str *why)
-{
-    const struct rw_body *b = &c->facts.body[0];
-    for (uint32_t n = 0; b->f && n < b->f->ninst; n++) {
-        const struct ptx_inst *i = &b->f->inst[n];
-        unsigned flags = ptx_op_info(i->op)->flags;
-        if (!rw_is_global_access(i) || !(flags & (PTX_F_WRITES | PTX_F_ATOMIC)) || i->op == PTX_OP_ST ||
-            i->op == PTX_OP_WMMA_STORE_D || (i->op == PTX_OP_CP_ASYNC && i->space == PTX_SHARED))
-            continue;
-        dt_str_addf(why, DT_LAUNCH ", PTX line %u: each part would do it: %s", b->step->launch->name, i->line,
-                    ptx_op_info(i->op)->mnemonic);
-        return false;
-    }
-    return true;
-}
-
-/* The row of legal.def. */
-static bool slice_each_store(const struct mine *m, unsigned level, struct dt_str *why)
-{
-    const struct ptx_function *f = m->one.facts.body[0].f;
-    for (uint32_t n = 0; n < f->ninst && !rw_off("each_store"); n++) {
-        const struct ptx_inst *i = &f->inst[n];
-        unsigned flags = ptx_op_info(i->op)->flags, parts = 0, want = 2u << level;
-        bool once = rw_is_part_store(i);
-        if (!once && !(flags & (PTX_F_BARRIER | PTX_F_BRANCH | PTX_F_TERMINATOR | PTX_F_CALL | PTX_F_SIDE)) &&
-            (!(flags & (PTX_F_WRITES | PTX_F_ATOMIC)) || i->space == PTX_SHARED))
-            continue;
-        for (unsigned p = 0; p < want; p++)
-            parts += m->keep[level][p][n];
-        if (parts == (once ? 1 : want))
-            continue;
-        dt_str_addf(why, DT_ROW("each-store") ": PTX line %u is in %u of %u parts", i->line, parts, want);
-        return false;
-    }
-    return true;
-}
-
-/* The row of legal.def: looked at again, from what was left out. */
-static bool slice_shared_reach(const struct mine *m, const uint8_t *keep, struct dt_str *why)
-{
-    const struct ptx_function *f = m->one.facts.body[0].f;
-    uint32_t store, load;
-    if (rw_off("shared_reach") || rw_part_reach(&m->one.facts.body[0], &m->reach, keep, &store, &load))
-        return true;
-    dt_str_addf(why, DT_ROW("shared-reach") ": PTX line %u may read what line %u no longer writes", f->inst[load].line,
-                f->inst[store].line);
-    return false;
-}
-
-/* The row of legal.def. */
-static bool slice_parts_apart(const struct rw_edit *x, const struct rw_state *next, struct dt_str *why)
-{
-    (void)x;
-    for (uint32_t k = 0; k < next->graph->nlaunch && !rw_off("parts_apart"); k++)
-        if (next->from[k] == UINT32_MAX && next->ana->launch[k].self_conflict) {
-            dt_str_addf(why, DT_ROW("parts-apart") ": two blocks of " DT_LAUNCH " touch a byte, one of them writing",
-                        next->graph->launch[k].name);
-            return false;
-        }
-    return true;
-}
-
-/* ---- candidates -------------------------------------------------------------------------------------------------- */
-
-/* Has the kernel two stores that could be divided? */
-static bool slice_two_stores(const struct ptx_function *f)
-{
-    unsigned found = 0;
-    for (uint32_t n = 0; n < f->ninst && found < 2; n++)
-        found += f->inst[n].op == PTX_OP_WMMA_STORE_D ||
-                 (f->inst[n].op == PTX_OP_ST && (f->inst[n].space == PTX_GLOBAL || f->inst[n].space == PTX_GENERIC));
-    return found > 1;
-}
 
 static int slice_propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret,
                          struct dt_err *e)
@@ -149,10 +32,11 @@ static int slice_propose(const struct rw_state *s, const struct rw_options *o, s
     for (uint32_t k = 0; k < s->graph->nlaunch; k++) {
         const struct dev_step *t = &s->prog->step[k];
         double us = s->step_us ? s->step_us[k] : LEAST_US; /* not timed yet: it is asked whether there is anything */
-        bool sliced = s->made && s->made[k] && t->entry && strstr(t->entry->name, "sliced");
+        bool sliced =
+            s->made && s->made[k] && t->entry && (strstr(t->entry->name, "sliced") || strstr(t->entry->name, "tailed"));
         const struct dt_launch *l = &s->graph->launch[k];
         if (l->kind != DT_KERNEL || l->programmatic || l->stream || l->nafter || !t->entry || sliced ||
-            rw_overlaps(t->entry) || !slice_two_stores(t->entry))
+            rw_overlaps(t->entry) || !rw_parts_two_stores(t->entry))
             continue; /* it was seen before it became one of these */
         if (!RW_FORCED && (us < LEAST_US || us < SHARE * s->time.time_us || t->blocks >= 2 * t->wave))
             continue;
@@ -162,233 +46,29 @@ static int slice_propose(const struct rw_state *s, const struct rw_options *o, s
     return 0;
 }
 
-/* ---- dividing the stores ----------------------------------------------------------------------------------------- */
-
-static unsigned slice_part(uint32_t number, uint32_t bits)
-{
-    unsigned part = 0, at = 0;
-    for (unsigned b = 0; b < BITS; b++)
-        if (bits >> b & 1)
-            part |= (number >> b & 1) << at++;
-    return part;
-}
-
-/* What each part of that division needs; *ret_worst: of the heaviest, *ret_sum: of all. 1: a part has no store. */
-static int slice_divide(struct mine *m, uint32_t bits, unsigned nparts, uint8_t **keep, double *ret_worst,
-                        double *ret_sum, struct dt_err *e)
-{
-    const struct rw_body *b = &m->one.facts.body[0];
-    dt_free_ uint8_t *own = dt_calloc((size_t)b->f->ninst + 1, 1);
-    if (!own)
-        return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    *ret_worst = *ret_sum = 0;
-    for (unsigned p = 0; p < nparts; p++) {
-        uint32_t some = 0;
-        memset(own, 0, b->f->ninst);
-        for (uint32_t k = 0; k < m->nstore; k++)
-            if (slice_part(k, bits) == p && !(RW_SPOILT("store") && !k))
-                own[m->store[k]] = 1, some++;
-        if (!some)
-            return 1;
-        int r = rw_faint(b, &m->reach, own, keep[p], e);
-        if (r < 0)
-            return r;
-        double w = rw_part_weight(b, &m->reach, keep[p]);
-        *ret_sum += w;
-        *ret_worst = w > *ret_worst ? w : *ret_worst;
-    }
-    return 0;
-}
-
-/* The divisions of all levels, each with one bit more than the one before. */
-static int slice_levels(struct mine *m, struct dt_err *e)
-{
-    uint32_t bits = 0, n = m->one.facts.body[0].f->ninst;
-    uint8_t *tried[PARTS], *best[PARTS];
-    int r = 0;
-    for (unsigned p = 0; p < PARTS; p++)
-        if (!(tried[p] = dt_new_array(&m->one.arena, uint8_t, n + 1)))
-            return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (unsigned l = 0; l < LEVELS && 2u << l <= m->nstore; l++) {
-        double worst = 0, sum = 0, w = 0, all = 0;
-        uint32_t with = 0;
-        for (unsigned p = 0; p < 2u << l; p++)
-            if (!(best[p] = dt_new_array(&m->one.arena, uint8_t, n + 1)))
-                return dt_err_set(e, DT_E_NOMEM, "out of memory");
-        for (unsigned b = 0; b < BITS && UINT32_C(1) << b < m->nstore; b++) {
-            if (bits >> b & 1)
-                continue;
-            if ((r = slice_divide(m, bits | UINT32_C(1) << b, 2u << l, tried, &w, &all, e)) < 0)
-                return r;
-            if (r == 1 || (with && (w > worst || (w == worst && all >= sum))))
-                continue;
-            with = UINT32_C(1) << b;
-            worst = w;
-            sum = all;
-            for (unsigned p = 0; p < 2u << l; p++)
-                memcpy(best[p], tried[p], n);
-        }
-        if (!with)
-            break;
-        bits |= with;
-        m->heaviest[l] = worst;
-        memcpy(m->keep[l], best, sizeof *best * (2u << l));
-    }
-    return 0;
-}
-
-/* ---- one of them ------------------------------------------------------------------------------------------------- */
-
-static int slice_look(struct mine *m, struct dt_err *e)
-{
-    const struct rw_body *b = &m->one.facts.body[0];
-    dt_free_ uint8_t *all = dt_calloc((size_t)b->f->ninst + 1, 1);
-    m->store = dt_new_array(&m->one.arena, uint32_t, b->f->ninst + 1);
-    if (!all || !m->store)
-        return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (uint32_t n = 0; n < b->f->ninst; n++)
-        if (rw_is_part_store(&b->f->inst[n]))
-            m->store[m->nstore++] = n;
-    if (m->nstore < 2)
-        return 0;
-    memset(all, 1, b->f->ninst);
-    int r = rw_reach_of(&m->one.arena, b, &m->reach, e);
-    if (r < 0)
-        return r;
-    m->whole = rw_part_weight(b, &m->reach, all);
-    return slice_levels(m, e);
-}
-
 static int slice_open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
 {
-    struct mine *m = x->mine = dt_calloc(1, sizeof *m);
-    double least = 1;
+    struct rw_parts *m = x->mine = dt_calloc(1, sizeof *m);
     *ret_verdict = RW_REFUSED;
-    if (!m)
-        return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    int r = rw_cand_open(&m->one, x->dev, x->now->prog, x->now->ana, x->opt, x->launch, 1, e);
-    if (r < 0)
-        return r;
-    if (!rw_legal_rows(rows, NROWS, &m->one, why))
-        return 1;
-    if ((r = rw_identity(&m->one, why, e)) != 0)
-        return r;
-    const struct ptx_function *f = m->one.facts.body[0].f;
-    if ((uint64_t)f->ninst * (f->nreg / 64 + 1) > SETS) {
-        dt_str_addf(why, DT_ROW("too-large") ": %u instructions with %u registers", f->ninst, f->nreg);
-        return 1;
-    }
-    if ((r = slice_look(m, e)) < 0)
-        return r;
-    if (!m->keep[0][0]) {
-        dt_str_addf(why, DT_ROW("one-store") ": " DT_LAUNCH " has no two plain stores to divide",
-                    m->one.facts.body[0].step->launch->name);
-        return 1;
-    }
-    for (unsigned l = 0; l < LEVELS && m->keep[l][0]; l++)
-        least = m->heaviest[l] / m->whole < least ? m->heaviest[l] / m->whole : least;
-    if (RW_FORCED || least < WORTH)
-        return 0;
-    *ret_verdict = RW_DROPPED;
-    x->before_us = x->now->time.time_us;
-    x->after_us = x->before_us - (x->now->step_us ? x->now->step_us[x->launch[0]] * (1 - least) : 0);
-    dt_str_add(why, "estimated: what its stores need they need together");
-    return 1;
-}
-
-/* The candidate of the parts, in the order in which they stand. */
-static int slice_beside(struct rw_edit *x, struct mine *m, unsigned nparts, struct dt_err *e)
-{
-    struct rw_cand *c = &m->all;
-    uint32_t launch[PARTS];
-    rw_cand_done(c);
-    for (unsigned p = 0; p < nparts; p++)
-        launch[p] = x->launch[0];
-    int r = rw_cand_open(c, x->dev, x->now->prog, x->now->ana, x->opt, launch, nparts, e);
-    if (r < 0)
-        return r;
-    if (!(c->beside = dt_new_array(&c->arena, uint32_t, nparts + 1)))
-        return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (unsigned p = 0; p < nparts; p++) {
-        c->beside[p + 1] = c->beside[p] + c->facts.body[p].step->blocks;
-        c->lists.list[p] = (struct rw_list){.affine = true, .a = 0 - c->beside[p], .b = 1, .m = 1, .max = 1};
-    }
-    c->lists.n = c->beside[nparts];
-    return 0;
-}
-
-static int slice_text(struct mine *m, unsigned level, struct dt_str *why, struct dt_err *e)
-{
-    struct rw_cand *c = &m->all;
-    struct dt_str room = {0};
-    if (!rw_layout(c, &room))
-        dt_str_addf(why, DT_ROW("shared-space") ": %s", room.s ? room.s : "it does not fit");
-    dt_str_done(&room);
-    if (why->len || !rw_legal_rows(rows, NROWS, c, why))
-        return 1;
-    int r = rw_identity(c, why, e);
-    if (r)
-        return r;
-    for (unsigned p = 0; p < 2u << level; p++)
-        if (c->facts.body[p].f->ninst != m->one.facts.body[0].f->ninst)
-            return dt_err_set(e, DT_E_INTERNAL, "the explicit forms of one kernel differ");
-    c->kept = (const uint8_t *const *)m->keep[level];
-    rw_name_entry(&m->one);
-    snprintf(c->made.entry, sizeof c->made.entry, "sliced%u%.100s", 2u << level, m->one.made.entry + strlen("fused"));
-    return (r = rw_join(c, e)) < 0 ? r : rw_resources(c, why, e);
-}
-
-/* Instructions of all parts. */
-static uint32_t slice_size(const struct mine *m, unsigned level)
-{
-    uint32_t all = 0;
-    for (unsigned p = 0; p < 2u << level; p++)
-        for (uint32_t n = 0; n < m->one.facts.body[0].f->ninst; n++)
-            all += m->keep[level][p][n];
-    return all;
+    return m ? rw_parts_open(x, m, 1, ret_verdict, why, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
 static int slice_build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
 {
-    struct mine *m = x->mine;
-    if (!RW_LEVEL_NAMED(rw_slice.levels[level]))
+    struct rw_parts *m = x->mine;
+    char word[16];
+    snprintf(word, sizeof word, "sliced%u", 2u << level);
+    if (!RW_LEVEL_NAMED(rw_part_levels[level]) || !rw_parts_level(m, level, m->one.facts.body[0].step->blocks, why))
         return 1;
-    unsigned nparts = 2u << level;
-    double before = level ? m->heaviest[level - 1] : m->whole;
-    const char *name = x->now->graph->launch[x->launch[0]].name;
-    if (!m->keep[level][0] || (!RW_FORCED && m->heaviest[level] > LESS * before)) {
-        dt_str_addf(why, DT_ROW("parts") ": in %u parts no block has less to do", nparts);
-        return 1;
-    }
-    if (slice_size(m, level) > TEXT) {
-        dt_str_addf(why, DT_ROW("too-large") ": %u parts have %u instructions", nparts, slice_size(m, level));
-        return 1;
-    }
-    if ((uint64_t)nparts * m->one.facts.body[0].step->blocks > INT32_MAX) {
-        dt_str_add(why, DT_ROW("grid") ": the blocks of all parts are too many for one launch");
-        return 1;
-    }
-    if (!slice_each_store(m, level, why))
-        return 1;
-    for (unsigned p = 0; p < nparts; p++)
-        if (!slice_shared_reach(m, m->keep[level][p], why))
-            return 1;
-    int r = slice_beside(x, m, nparts, e);
-    if (r == 0 && (r = slice_text(m, level, why, e)) == 0)
-        r = rw_fuse_part(&m->all, x, e);
-    if (r == 0 && json_object_set_new(x->part.p[x->part.n - 1].launch, "name", json_string(name)) < 0)
-        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
-    return r;
+    int r = rw_parts_beside(x, m, level, 0, e);
+    return r < 0 ? r : rw_parts_text(x, m, word, why, e);
 }
 
 static void slice_close(struct rw_edit *x)
 {
-    struct mine *m = x->mine;
-    if (m) {
-        rw_cand_done(&m->one);
-        rw_cand_done(&m->all);
-    }
-    free(m);
+    if (x->mine)
+        rw_parts_done(x->mine);
+    free(x->mine);
     x->mine = NULL;
 }
 
@@ -397,11 +77,11 @@ const struct rw_rewrite rw_slice = {
     .needs = "a launch whose blocks are too few for the device, and whose stores need different things",
     .keeps = "the order of what each remaining value is made of; each byte is written by one block",
     .on = true,
-    .levels = (const char *const[]){"halves", "quarters", "eighths", "sixteenths", NULL},
+    .levels = rw_part_levels,
     .falling = true,
     .propose = slice_propose,
     .open = slice_open,
     .build = slice_build,
-    .made_well = slice_parts_apart,
+    .made_well = rw_parts_apart,
     .close = slice_close,
 };

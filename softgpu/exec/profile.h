@@ -33,5 +33,10 @@ void sg_profile_run(struct sg_warp *w, const struct sg_op *op);
 void sg_profile_block_end(struct sg_block *b);
 /* All workers' profiles, as if all blocks had been followed. Needs s->instructions. */
 void sg_profile_sum(const struct sg_run *run, struct sg_stats *s);
+/* behind.c: what the counters of a sample are to be multiplied by, for all blocks; 0: its blocks are of one kind. */
+double sg_behind_scale(const struct sg_run *run);
+/* The number of a record with the blocks of each kind, where lighter ones stand behind the others; 0: they do
+ * not. Needs s->profile. */
+uint32_t sg_behind(const struct sg_run *run, const struct sg_stats *s);
 
 #endif

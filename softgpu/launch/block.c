@@ -232,6 +232,9 @@ static void block_done(struct sg_worker *wk, struct sg_block *b)
     if (b->executed > wk->heaviest)
         wk->heaviest = b->executed;
     unsigned weight = 63u - (unsigned)__builtin_clzll(b->executed | 1);
+    uint64_t *first = &wk->span[0][weight], *last = &wk->span[1][weight];
+    *first = !wk->weight[0][weight] || b->linear < *first ? b->linear : *first;
+    *last = b->linear > *last ? b->linear : *last;
     wk->weight[0][weight]++;
     wk->weight[1][weight] += b->executed;
     for (uint32_t i = 0; i < b->nwarp; i++)

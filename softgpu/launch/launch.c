@@ -147,15 +147,18 @@ static void launch_collect(struct sg_run *run, struct sg_stats *s)
                                  &s->light_instructions,
                                  &s->global_read_bytes,
                                  &s->global_write_bytes};
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-            *all[i] =
-                run->nclusters ? (uint64_t)((double)*all[i] / (double)run->nclusters * (double)run->nblocks + 0.5) : 0;
+        double scale = sg_behind_scale(run);
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+            double whole = run->nclusters ? (double)*all[i] / (double)run->nclusters * (double)run->nblocks : 0;
+            *all[i] = (uint64_t)((scale > 0 ? (double)*all[i] * scale : whole) + 0.5);
+        }
         s->unique_read_bytes = run->l->some.unique_read_bytes;
         s->unique_write_bytes = run->l->some.unique_write_bytes;
     }
     s->max_block_share = s->instructions ? (double)heaviest * (double)run->nblocks / (double)s->instructions : 1;
     s->talk = sg_talk_finish(run->first, s);
     sg_profile_sum(run, s);
+    s->talk = s->talk ? s->talk : sg_behind(run, s);
 }
 
 static int launch_check(const struct sg_device *d, const struct sg_launch *l, const struct sg_code *c,

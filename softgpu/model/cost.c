@@ -17,7 +17,8 @@
  * prefetches is DRAM traffic of its own, and not of the later kernel that reads it, as far as the L2 has held it
  * meanwhile.
  *
- * A kernel whose blocks wait for each other (struct sg_talk) is made of parts, each with counters of its own.
+ * A kernel whose blocks wait for each other (struct sg_talk) is made of parts, each with counters of its own. So is one
+ * with lighter blocks behind the others; their parts have profiles of their own, too, and nobody waits.
  */
 #include "softgpu/model/timing-priv.h"
 
@@ -174,10 +175,13 @@ static void block_cost(const struct sg_sim *s, const struct sg_work *w, const st
 {
     if (w->stats.profile.alone_near) {
         struct sg_stats mine = *st;
-        if (st != &w->stats) /* a part of it: its share of what the whole launch's blocks showed */
+        /* a part of it: its share of what the whole launch's blocks showed, where it has not its own */
+        if (st != &w->stats && !st->profile.alone_near)
             mine.profile = profile_part(&w->stats, st);
         followed_cost(s, w, &mine, blocks, k);
-        if (k->talk) /* its number from a counter; a signal's way to the L2, and that of the poll that sees it */
+        if (k->talk &&
+            !k->talk
+                 ->apart) /* its number from a counter; a signal's way to the L2, and that of the poll that sees it */
             k->floor += (k->part ? 3 : 1) * mean_l2_ns(s->m) / 1000 * s->d->flags;
         return;
     }
@@ -222,7 +226,7 @@ static void block_cost(const struct sg_sim *s, const struct sg_work *w, const st
     if (warps < 4)
         floor = max2(floor, k->issue * 4 / warps);
     k->floor = floor * made + m->block_start_ns / 1000 * d->start;
-    if (k->talk) /* its number from a counter; a signal's way to the L2, and that of the poll that sees it */
+    if (k->talk && !k->talk->apart) /* its number from a counter; a signal's way to the L2, and that of the poll */
         k->floor += (k->part ? 3 : 1) * l2_ns / 1000 * d->flags;
     k->l2 = (global + (double)st->prefetched_bytes) / n * d->l2;
     k->dram = d->dram *
@@ -282,7 +286,7 @@ static int start_part(struct sg_sim *s, struct sg_sim_kern k, const struct sg_st
     /* the last of the blocks that run first begins when the others have been handed out */
     uint64_t first = (uint64_t)resident * s->m->sms;
     double ramp = k.dispatch * (double)(first < blocks ? first : blocks);
-    k.open_us = s->now + (k.talk ? 0 : ramp < k.floor ? ramp : k.floor);
+    k.open_us = s->now + (k.talk && (k.part || !k.talk->apart) ? 0 : ramp < k.floor ? ramp : k.floor);
     double longest = (double)st->longest;
     k.prologue = longest > 0 ? (double)st->before_wait / longest : 0;
     k.trigger = longest > 0 ? (double)st->before_trigger / longest : 1;
@@ -309,7 +313,7 @@ int sg_sim_start(struct sg_sim *s, uint32_t i)
     k.talk = w->stats.talk && w->stats.talk <= UINT32_MAX ? sg_talk_find((uint32_t)w->stats.talk) : NULL;
     if (!k.talk || k.talk->nblock != w->blocks)
         return k.talk = NULL, start_part(s, k, &w->stats, w->blocks, o.blocks_per_sm);
-    k.each = w->blocks <= MAX_EACH;
+    k.each = w->blocks <= MAX_EACH && !k.talk->apart;
     if (k.each && !s->ended && !(s->ended = dt_calloc(s->n, sizeof *s->ended)))
         return DT_E_NOMEM;
     if (k.each && !(s->ended[i] = dt_calloc(w->blocks, 1)))

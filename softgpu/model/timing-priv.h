@@ -11,7 +11,7 @@
 
 struct sg_sim_kern { /* a kernel that runs, or a part of one */
     uint32_t work;
-    const struct sg_talk *talk; /* whose blocks wait for each other; NULL: they do not */
+    const struct sg_talk *talk; /* whose blocks wait for each other, or are of two kinds; NULL: neither */
     uint32_t part, next;        /* of `talk`; the block that is placed next */
     bool each;                  /* they are followed one by one */
     uint64_t to_place, live;

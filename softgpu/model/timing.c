@@ -15,9 +15,9 @@
  * (or ended). Its blocks stop where they wait for prerequisites, keeping their place, until the other kernel has ended.
  * Both points are parts of the busiest warp's work.
  *
- * Blocks that wait for each other (struct sg_talk): the kernel is placed part by part, every block with the length of
- * its own work. One that waits does so before it does anything, holding its place and no issue slots, until the blocks
- * that it waits for have ended; then it goes on.
+ * Blocks that wait for each other, or lighter ones behind others (struct sg_talk): the kernel is placed part by part,
+ * every block with the length of its own work. One that waits does so before it does anything, holding its place and no
+ * issue slots, until the blocks that it waits for have ended; then it goes on.
  *
  * Launches: one that is not in a graph is issued by the host, launch_us each, in order; every kernel, copy and memset
  * starts graph_launch_us after the last thing it waits for, stream_more_us later where it is not in a graph and nothing
@@ -200,7 +200,7 @@ static bool waits(const struct sg_sim *s, struct sg_sim_group *g)
 {
     const struct sg_sim_kern *k = &s->kern.p[g->kern];
     const struct sg_talk *t = k->talk;
-    if (!t)
+    if (!t || t->apart)
         return false;
     if (!k->each) { /* for all parts before it */
         for (size_t i = 0; i < s->kern.n; i++)

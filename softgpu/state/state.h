@@ -148,6 +148,7 @@ struct sg_worker {
     } met[256]; /* sectors of the access at hand */
     uint64_t heaviest;
     uint64_t weight[2][64]; /* blocks that executed 2^k to 2^(k+1) - 1 thread-instructions; what they executed */
+    uint64_t span[2][64];   /* of these blocks: the first one's number, the last one's */
     uint64_t longest;       /* sum over blocks: issued by the busiest warp */
     uint64_t before_wait, before_trigger; /* of them */
     bool held;                            /* a block stopped at griddepcontrol.wait in this turn */

@@ -250,6 +250,25 @@ extern "C" __global__ void rows(const float *x, float *h) /* four rows; each is 
     h[i + 3 * n] = s[3][127 - t] + 3.f;
 }
 """
+PACK = r"""
+extern "C" __global__ void mirrored(const float *x, float *h) /* in reverse, in shared memory */
+{
+    __shared__ float s[64];
+    int t = threadIdx.x, n = blockDim.x, i = blockIdx.x * n + t;
+    s[t] = x[i];
+    __syncthreads();
+    h[i] = s[n - 1 - t];
+}
+extern "C" __global__ void nine(const float *x, float *h) /* barriers, with numbers of their own */
+{
+    __shared__ float s[64];
+    int t = threadIdx.x, i = blockIdx.x * 64 + t;
+    float v = x[i];
+#define STEP(n) s[t] = v; asm volatile("bar.sync " #n ";" ::: "memory"); v += s[63 - t]; __syncthreads();
+    STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7) STEP(8)
+    h[i] = v;
+}
+"""
 VARIABLE = r"""__device__ float state[2048];
 extern "C" __global__ void keep(const float *x, float *h) { int i = blockIdx.x * blockDim.x + threadIdx.x; state[i] += x[i]; h[i] = state[i]; }"""
 
@@ -290,7 +309,8 @@ def graph(launches, modules=None, n=N, **buffers):
     every = {"x": buffer(n, "input"), "h": buffer(n, "intermediate"), "y": buffer(n, "output")} | buffers
     used = {l.get("module") for l in launches}
     known = {"m": {"cuda": CUDA}, "k": {"cuda": MASK}, "c": {"cuda": CLUSTER}, "i": {"cuda": INLINE},
-             "v": {"cuda": VARIABLE}, "s": {"cuda": SLICE}} | {k: {"ptx": t} for k, t in (modules or {}).items()}
+             "v": {"cuda": VARIABLE}, "s": {"cuda": SLICE}, "pack": {"cuda": PACK}}
+    known |= {k: {"ptx": t} for k, t in (modules or {}).items()}
     return {"dovetail": 1, "name": "mutant", "modules": {k: v for k, v in known.items() if k in used}, "buffers": every,
             "launches": launches}
 
@@ -579,6 +599,22 @@ HOOKED = [
      "slice", {"levels": "halves", "spoil": "reach"}),
     ("parts_apart", "", graph([launch("a", "i", "twice", "x", "h"), B]), "refused: verification", "slice",
      {"levels": "halves"}),
+    ("plain_effects", "parts_apart", graph([launch("a", "s", "counts", "x", "h", "z", grid=N // 256), B],
+                                           z=buffer(N // 256, "inout", **ZERO)), "refused: verification", "tails",
+     {"levels": "halves"}),
+    ("each_store", "", graph([launch("a", "s", "rows", "x", "h", grid=N // 512), B]), "refused: verification", "tails",
+     {"levels": "halves", "spoil": "store"}),
+    ("shared_reach", "", graph([launch("a", "s", "rows", "x", "h", grid=N // 512), B]), "refused: verification",
+     "tails", {"levels": "halves", "spoil": "reach"}),
+    ("parts_apart", "", graph([launch("a", "i", "twice", "x", "h"), B]), "refused: verification", "tails",
+     {"levels": "halves"}),
+    ("whole_warps", "", graph([launch("a", "pack", "mirrored", "x", "h", grid=32, block=48),
+                               launch("b", "m", "scale", "h", "y", grid=12)], n=1536), "refused: verification", "pack",
+     {"levels": "pairs"}),
+    ("subblock_barriers", "", graph([launch("a", "pack", "nine", "x", "h", grid=N // 64, block=64), B]),
+     "refused: verification", "pack", {"levels": "pairs"}),
+    ("subblock_memory", "", graph([launch("a", "pack", "mirrored", "x", "h", grid=N // 64, block=64), B]),
+     "refused: verification", "pack", {"levels": "pairs", "spoil": "step"}),
     ("flags", "", BOTH, "refused: verification", "dataflow-fusion", {"spoil": "wait"}),
     ("flags", "", BOTH, "refused: verification", "dataflow-fusion", {"spoil": "count"}),
     ("flags", "", BOTH, "refused: verification", "dataflow-fusion", {"spoil": "late"}),

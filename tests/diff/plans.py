@@ -416,6 +416,8 @@ FAVOUR = {"prefetch": ["gemm", "bias2d", "bias4"], "dead-blocks": ["top"], "spli
           "recompute": ["pad", "filled", "beside", "gather", "unary", "rowsum", "gemm"],
           "narrow-blocks": ["gather", "unary", "warprows"],
           "slice": ["patch", "patch", "unrolled", "tiles", "warprows"],
+          "tails": ["patch", "patch", "unrolled", "tiles", "warprows"],
+          "pack": ["patch", "warprows", "rowsum", "flip", "ring", "unary"],
           "cluster": ["ring", "rowsum", "warprows", "gemm", "gelu", "unary"]}
 
 

@@ -11,7 +11,7 @@ from harness import FolderCase, cli, main, write
 
 N = 4096
 MOVES = {"block-fusion", "parallel-fusion", "split", "dead-blocks", "recompute", "dataflow-fusion",
-         "narrow-blocks", "slice"}
+         "narrow-blocks", "slice", "tails", "pack"}
 
 
 def entry(name, body, params="", inside=""):

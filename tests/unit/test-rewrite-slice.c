@@ -1,5 +1,6 @@
-/* Slice (rewrite/kinds/slice.c): what a part of a kernel needs (rewrite/emit/reach.c, faint.c), and the conditions that
- * kernels are asked. Each case breaks one thing of a kernel with two accumulators, each with a tile in shared memory.
+/* Slice and tails (rewrite/kinds/slice.c, tails.c, parts.c): what a part of a kernel needs (rewrite/emit/reach.c,
+ * faint.c), the conditions that kernels are asked, and which launches have a tail. Each case breaks one thing of a
+ * kernel with two accumulators, each with a tile in shared memory.
  */
 #include "rewrite-fixture.h"
 
@@ -149,12 +150,74 @@ static void test_plain_effects(void **state)
     row(WITH(".shared .b32 n;\natom.shared.add.u32 %r5, [n], 1;\n"), 64, of, NULL);
 }
 
+/* ---- tails ------------------------------------------------------------------------------------------------------- */
+
+/* Which blocks stay whole, by what an SM holds, of 132 SMs: as proposed or not. */
+static void test_tails(void **state)
+{
+    static const struct {
+        uint32_t blocks, per_sm;
+        bool proposed;
+    } cases[] = {
+        {152, 1, true},          {152, 2, true},
+        {132, 1, false},         {131, 1, false},
+        {264, 1, false},         {396, 2, true},            /* whole rounds, and a wave and a half */
+        {132 + 110, 1, false},                              /* nearly full */
+        {152, 8, false},                                    /* less than a wave of small blocks */
+        {132 * 8 + 20, 8, true}, {132 * 12 + 20, 1, false}, /* a tail of little */
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct fix f;
+        struct dt_err e = {0};
+        struct rw_proposals got = {0};
+        open_one(&f, TWO("", SECOND), 64);
+        struct rw_state s = {.graph = f.g, .prog = &f.prog, .ana = &f.ana};
+        for (uint32_t l = 0; l < f.g->nlaunch; l++) {
+            f.prog.step[l].blocks = l ? 132 : cases[k].blocks;
+            f.prog.step[l].blocks_per_sm = cases[k].per_sm;
+            f.prog.step[l].wave = 132 * cases[k].per_sm;
+        }
+        assert_int_equal(rw_tails.propose(&s, &f.opt, &got, &e), 0);
+        if (got.v.n != (cases[k].proposed ? 1 : 0))
+            fail_msg("case %zu: %zu proposals", k, got.v.n);
+        free(got.v.p);
+        dt_arena_done(&got.arena);
+        fix_close(&f);
+    }
+}
+
+/* Fewer blocks on an SM than before: refused, whatever the model would say of it. */
+static void test_residency(void **state)
+{
+    struct fix f;
+    struct dt_str why = {0};
+    uint32_t from[] = {UINT32_MAX, 1}, launch[] = {0};
+    open_one(&f, TWO("", SECOND), 64);
+    struct dev_step two[2] = {f.prog.step[0], f.prog.step[1]};
+    struct dev_prog prog = f.prog;
+    prog.step = two;
+    struct rw_state now = {.graph = f.g, .prog = &f.prog, .ana = &f.ana},
+                    next = {.graph = f.g, .prog = &prog, .ana = &f.ana, .from = from};
+    struct rw_edit x = {.now = &now, .launch = launch, .nlaunch = 1};
+    f.prog.step[0].blocks_per_sm = two[0].blocks_per_sm = 2;
+    f.prog.step[0].wave = 264;
+    f.prog.step[0].blocks = 284;
+    two[1].blocks_per_sm = 1; /* one that was there */
+    assert_true(rw_tails.made_well(&x, &next, &why));
+    two[0].blocks_per_sm = 1;
+    assert_false(rw_tails.made_well(&x, &next, &why));
+    assert_string_equal(dt_plain(why.s), "residency: an SM holds 1 blocks of 'p', and had 2 whole ones");
+    f.prog.step[0].blocks = 152; /* one whole block for each SM */
+    assert_true(rw_tails.made_well(&x, &next, &why));
+    dt_str_done(&why);
+    fix_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_needs),
-        cmocka_unit_test(test_rounds),
-        cmocka_unit_test(test_plain_effects),
+        cmocka_unit_test(test_needs), cmocka_unit_test(test_rounds),    cmocka_unit_test(test_plain_effects),
+        cmocka_unit_test(test_tails), cmocka_unit_test(test_residency),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

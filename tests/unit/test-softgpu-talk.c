@@ -70,6 +70,8 @@ static double end_of(const struct sg_talk *t, uint32_t shared)
     return w.end_us;
 }
 
+static double max(double a, double b) { return a > b ? a : b; }
+
 static void near(const char *what, double got, double want)
 {
     if (!(fabs(got - want) <= 1e-6 * (1 + fabs(want))))
@@ -126,41 +128,76 @@ static void many(void **state)
     near("many", end_of(&t, m->shared_block_optin), m->graph_launch_us + waves * (d(N, false) + d(N / 2, true)));
 }
 
+/* Lighter blocks behind the others, which wait for nobody: they fill what the others leave. */
+static void behind(void **state)
+{
+    double g = m->graph_launch_us, l2 = d(0, false) - m->block_start_ns / 1000, long_us = d(N, false) - l2,
+           short_us = d(N / 4, false) - l2;
+    uint32_t s = m->sms;
+    struct sg_talk t = nothing();
+    t.apart = true;
+    add(&t, s, N, 0);
+    add(&t, s / 2, N / 4, 0);
+    t.nflag = 0;
+    near("beside them", end_of(&t, 0), g + long_us);
+    near("behind them", end_of(&t, m->shared_block_optin), g + long_us + short_us);
+    t = nothing();
+    t.apart = true;
+    add(&t, s + s / 2, N, 0);
+    add(&t, 2 * s, N / 4, 0); /* of four rounds in the SMs that the second wave leaves */
+    t.nflag = 0;
+    near("in idle SMs", end_of(&t, m->shared_block_optin), g + long_us + max(long_us, 4 * short_us));
+    struct sg_talk u = t;
+    u.apart = false;
+    assert_true(sg_talk_keep(&u) != sg_talk_keep(&t));
+}
+
 /* ---- what is recorded -------------------------------------------------------------------------------------------- */
 
 /* Block t of 12 by ticket: 0 … 5 signal flag t mod 3; 6 … 11 wait until flag t mod 3 is 2. */
-static const char text[] =
-    ".version 8.0\n.target sm_70\n.address_size 64\n"
-    ".visible .entry k(.param .u64 at)\n{\n"
-    "    .reg .b64 %rd<4>; .reg .b32 %r<6>; .reg .pred %p<4>;\n"
-    "    ld.param.u64 %rd1, [at];\n"
-    "    atom.global.add.u32 %r1, [%rd1], 1;\n"
-    "    rem.u32 %r2, %r1, 3;\n"
-    "    mul.wide.u32 %rd2, %r2, 4;\n"
-    "    add.s64 %rd2, %rd1, %rd2;\n"
-    "    setp.ge.u32 %p1, %r1, 6;\n"
-    "    @%p1 bra WAIT;\n"
-    "    red.release.gpu.global.add.u32 [%rd2+4], 1;\n"
-    "    ret;\n"
-    "WAIT:\n"
-    "    ld.acquire.gpu.global.u32 %r3, [%rd2+4];\n"
-    "    setp.lt.u32 %p2, %r3, 2;\n"
-    "    @%p2 bra WAIT;\n"
+static const char text[] = ".version 8.0\n.target sm_70\n.address_size 64\n"
+                           ".visible .entry k(.param .u64 at)\n{\n"
+                           "    .reg .b64 %rd<4>; .reg .b32 %r<6>; .reg .pred %p<4>;\n"
+                           "    ld.param.u64 %rd1, [at];\n"
+                           "    atom.global.add.u32 %r1, [%rd1], 1;\n"
+                           "    rem.u32 %r2, %r1, 3;\n"
+                           "    mul.wide.u32 %rd2, %r2, 4;\n"
+                           "    add.s64 %rd2, %rd1, %rd2;\n"
+                           "    setp.ge.u32 %p1, %r1, 6;\n"
+                           "    @%p1 bra WAIT;\n"
+                           "    red.release.gpu.global.add.u32 [%rd2+4], 1;\n"
+                           "    ret;\n"
+                           "WAIT:\n"
+                           "    ld.acquire.gpu.global.u32 %r3, [%rd2+4];\n"
+                           "    setp.lt.u32 %p2, %r3, 2;\n"
+                           "    @%p2 bra WAIT;\n"
+                           "    ret;\n}\n"
+                           /* 60 blocks signal one flag: more than fit where its list began */
+                           ".visible .entry crowd(.param .u64 at)\n{\n"
+                           "    .reg .b64 %rd1; .reg .b32 %r<4>; .reg .pred %p<3>;\n"
+                           "    ld.param.u64 %rd1, [at];\n"
+                           "    atom.global.add.u32 %r1, [%rd1], 1;\n"
+                           "    setp.ge.u32 %p1, %r1, 60;\n"
+                           "    @%p1 bra WAIT;\n"
+                           "    red.release.gpu.global.add.u32 [%rd1+4], 1;\n"
+                           "    ret;\n"
+                           "WAIT:\n"
+                           "    ld.acquire.gpu.global.u32 %r3, [%rd1+4];\n"
+                           "    setp.lt.u32 %p2, %r3, 60;\n"
+                           "    @%p2 bra WAIT;\n"
+                           "    ret;\n}\n"
+/* of three blocks two long ones, then the short ones; the same in the other order */
+#define TWO(name, test)                                                                                                \
+    ".visible .entry " name "(.param .u64 at)\n{\n"                                                                    \
+    "    .reg .b32 %r<4>; .reg .pred %p<3>;\n"                                                                         \
+    "    mov.u32 %r1, %ctaid.x;\n"                                                                                     \
+    "    setp." test ".u32 %p1, %r1, 24;\n"                                                                            \
+    "    selp.u32 %r2, 200, 50, %p1;\n"                                                                                \
+    "L:  sub.u32 %r2, %r2, 1;\n"                                                                                       \
+    "    setp.ne.u32 %p2, %r2, 0;\n"                                                                                   \
+    "    @%p2 bra L;\n"                                                                                                \
     "    ret;\n}\n"
-    /* 60 blocks signal one flag: more than fit where its list began */
-    ".visible .entry crowd(.param .u64 at)\n{\n"
-    "    .reg .b64 %rd1; .reg .b32 %r<4>; .reg .pred %p<3>;\n"
-    "    ld.param.u64 %rd1, [at];\n"
-    "    atom.global.add.u32 %r1, [%rd1], 1;\n"
-    "    setp.ge.u32 %p1, %r1, 60;\n"
-    "    @%p1 bra WAIT;\n"
-    "    red.release.gpu.global.add.u32 [%rd1+4], 1;\n"
-    "    ret;\n"
-    "WAIT:\n"
-    "    ld.acquire.gpu.global.u32 %r3, [%rd1+4];\n"
-    "    setp.lt.u32 %p2, %r3, 60;\n"
-    "    @%p2 bra WAIT;\n"
-    "    ret;\n}\n"
+    TWO("behind", "lt") TWO("before", "ge")
     /* block by block: each waits for the one before and signals; %ctaid, so another order spins */
     ".visible .entry chain(.param .u64 at)\n{\n"
     "    .reg .b64 %rd<4>; .reg .b32 %r<6>; .reg .pred %p<4>;\n"
@@ -196,6 +233,10 @@ static const char text[] =
     "    st.release.gpu.global.u32 [%rd2], 1;\n"
     "    ret;\n}\n";
 
+static const uint32_t *sample; /* of the blocks that run, so many; NULL: all */
+static uint32_t nsample;
+static uint64_t executed; /* by all blocks of the launch that ran last */
+
 static const struct sg_talk *run(const char *entry, uint32_t blocks, uint64_t seed)
 {
     static struct sg_device *dev;
@@ -221,7 +262,10 @@ static const struct sg_talk *run(const char *entry, uint32_t blocks, uint64_t se
                           .block = {1, 1, 1},
                           .params = (uint8_t *)&at,
                           .seed = seed};
+    l.some.block = sample;
+    l.some.n = nsample;
     assert_int_equal(sg_execute(dev, &l, &st, &f), 0);
+    executed = st.instructions;
     return sg_talk_find((uint32_t)st.talk);
 }
 
@@ -258,13 +302,45 @@ static void recorded(void **state)
     assert_int_equal(t->npart, 40);
     assert_null(run("chain", 100, 0)); /* too deep */
     assert_null(run("back", 40, 0));   /* they had to be resident together */
+    t = run("behind", 36, 0);
+    assert_non_null(t);
+    assert_true(t->apart && t->nblock == 36 && t->npart == 2 && !t->nflag);
+    for (uint32_t p = 0; p < 2; p++) {
+        const struct sg_stats *st = &t->part[p].stats;
+        uint64_t blocks = p ? 12 : 24, each = 3 + 3 * (p ? 50 : 200) + 1;
+        assert_int_equal(t->part[p].first, p ? 24 : 0);
+        assert_int_equal(t->part[p].blocks, blocks);
+        assert_int_equal(st->instructions, blocks * each);
+        assert_true(st->max_block_share == 1 && !st->talk && st->profile.alone_near);
+    }
+    double of_long = (double)t->part[0].stats.profile.alone_near / 24,
+           of_short = (double)t->part[1].stats.profile.alone_near / 12;
+    assert_true(of_long > 3 * of_short && of_long < 4 * of_short); /* each kind has the clocks of its own */
+    assert_int_equal(t->part[0].stats.longest + t->part[1].stats.longest, 24 * 604 + 12 * 154);
+    static const uint32_t some[] = {0, 5, 6, 18, 19, 23, 25, 26, 33, 34};
+    sample = some; /* blocks that do not run do what their neighbours do, the long ones up to the first short one */
+    nsample = sizeof some / sizeof *some;
+    t = run("behind", 36, 0);
+    assert_non_null(t);
+    assert_int_equal(t->part[0].blocks, 25);
+    assert_int_equal(t->part[1].blocks, 11);
+    assert_int_equal(executed, 25 * 604 + 11 * 154);
+    near("long ones of a sample", (double)t->part[0].stats.instructions, 25 * 604);
+    near("short ones of a sample", (double)t->part[1].stats.instructions, 11 * 154);
+    near("their clocks", (double)t->part[0].stats.profile.alone_near / 25, of_long);
+    near("and theirs", (double)t->part[1].stats.profile.alone_near / 11, of_short);
+    sample = NULL;
+    nsample = 0;
+    assert_null(run("before", 36, 0));
+    assert_null(run("behind", 24, 0)); /* of one kind */
+    assert_null(run("behind", 25, 0)); /* one of 25 */
     run(NULL, 0, 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(one_each), cmocka_unit_test(holds_its_place),
-                                       cmocka_unit_test(many), cmocka_unit_test(recorded)};
+                                       cmocka_unit_test(many), cmocka_unit_test(behind), cmocka_unit_test(recorded)};
     m = sg_model_find("h200");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
