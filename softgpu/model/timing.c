@@ -217,6 +217,16 @@ static bool waits(const struct sg_sim *s, struct sg_sim_group *g)
     return false;
 }
 
+/* Do all that run on the SM wait for nothing but arithmetic? The assembler knows how long that takes, and what it has
+ * laid out needs no queues: pipes are used up to their limit. */
+static bool is_steady(const struct sg_sim *s, uint32_t sm)
+{
+    for (uint32_t g = s->sm[sm].first; g != SG_NO_INDEX; g = s->group.p[g].next)
+        if (!s->kern.p[s->group.p[g].kern].steady)
+            return false;
+    return true;
+}
+
 static void rates(struct sg_sim *s)
 {
     for (size_t i = 0; i < s->group.n; i++) {
@@ -227,9 +237,15 @@ static void rates(struct sg_sim *s)
     }
     bool rounded = s->followed && !s->d->sharp;
     unsigned sm_power = rounded ? (unsigned)s->m->k.sm_power : 0, power = rounded ? (unsigned)s->m->k.mem_power : 0;
+    unsigned steady_power = rounded ? (unsigned)s->m->k.steady_power : 0;
     for (uint32_t i = 0; i < s->m->sms; i++)
         if (s->sm[i].first != SG_NO_INDEX)
-            limit(s, 1, sm_power, demand_issue, i);
+            limit(s, 1, is_steady(s, i) ? steady_power : sm_power, demand_issue, i);
+    for (size_t i = 0; i < s->group.n; i++) {
+        struct sg_sim_group *g = &s->group.p[i];
+        if (g->live && g->rate * s->kern.p[g->kern].least > 1)
+            g->rate = 1 / s->kern.p[g->kern].least;
+    }
     limit(s, s->m->l2_gbps * 1000, power, demand_l2, SG_NO_INDEX);
     limit(s, s->m->dram_gbps * s->m->dram_sustained * 1000, power, demand_dram, SG_NO_INDEX);
     limit(s, 1, 0, demand_hot, SG_NO_INDEX);
