@@ -8,12 +8,13 @@
  * is there, and the SM has done what all of them asked of its pipes since they met last. Fences take so many ways to
  * the L2, those of several warps one after the other. Looks at the same place again (it waits for another block) take
  * nothing: what is waited for is up to the timeline. Two clocks run side by side, one in which what the L1 lacks comes
- * from the L2 (`near`) and one in which it comes from DRAM (`far`).
+ * from the L2 (`near`) and one in which it comes from DRAM (`far`). A line of the L1 that another load asked for is
+ * there when that one has it. Loads that the assembler joins are one (joins.c).
  *
  * What is asked of the SM: issued machine instructions by pipe; passes over shared memory (bank conflicts) and over the
  * L1 (lines); sectors that the L1 lacks. The L1 has what shared memory leaves, divided by the blocks that an SM
  * holds, and is empty at a block's start and after an acquire. Of atomics, how many meet at the busiest address. Of
- * DRAM, how many pages a block reads pieces of, and how many of these the block before it had. A cluster's
+ * DRAM, how many pages a block reads or writes pieces of, and how many of these the block before it had. A cluster's
  * barrier takes its time; that its blocks wait for each other is not followed.
  *
  * Clocks and the like are constants of the model (softgpu/constants.def).
