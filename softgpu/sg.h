@@ -242,13 +242,17 @@ struct sg_profile {
     uint64_t again;                      /* of l2_read: that the same block had read before */
     uint64_t atomics;                    /* of the L2, as tenths of sectors that it could have read meanwhile */
     uint64_t alone_near,
-        alone_far;         /* clocks of blocks alone on an SM, what the L1 lacks coming from the L2, from DRAM */
+        alone_far; /* clocks of blocks alone on an SM, what the L1 lacks coming from the L2, from DRAM */
+    uint64_t done_near,
+        done_far;          /* until the SM can have done what a block's warps ask of it: the block takes no less */
     uint64_t shared_part;  /* of what a block reads past the L1, what the one before it reads as well; millionths */
     uint64_t pages;        /* of DRAM, in which the sectors lie that blocks read past the L1 */
     uint64_t shared_pages; /* as shared_part, of pages */
-    uint64_t tensor;       /* flops of mma and wmma, as of f16 */
-    uint64_t hot;          /* clocks of the L2 for atomics in the busiest line, of all blocks */
-    uint64_t fences;       /* of `alone`: clocks in fences */
+    uint64_t written, write_pages,
+        shared_write_pages; /* sectors that blocks write, each once; as pages and shared_pages */
+    uint64_t tensor;        /* flops of mma and wmma, as of f16 */
+    uint64_t hot;           /* clocks of the L2 for atomics in the busiest line, of all blocks */
+    uint64_t fences;        /* of `alone`: clocks in fences */
 };
 
 struct sg_stats { /* of one launch; counts of thread-level work, summed over blocks */

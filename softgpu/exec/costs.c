@@ -25,12 +25,14 @@ static void cost_float(const struct ptx_inst *i, enum ptx_type t, const struct s
         if (wide) {
             cost_add(c, SG_PIPE_FP64, 9), cost_add(c, SG_PIPE_XU, 1), cost_add(c, SG_PIPE_ALU, 4);
             c->latency = k->div64_clocks;
+            c->branches = true;
         } else if (approximate) {
             cost_add(c, SG_PIPE_XU, 1), cost_add(c, SG_PIPE_FMA, 1 + 2 * ptx_has(i, PTX_M_FULL));
             c->latency = k->quotient_clocks;
         } else {
             cost_add(c, SG_PIPE_XU, 2), cost_add(c, SG_PIPE_FMA, 7), cost_add(c, SG_PIPE_ALU, 2);
             c->latency = k->div_clocks;
+            c->branches = true;
         }
         return;
     case PTX_OP_RCP:
@@ -44,6 +46,7 @@ static void cost_float(const struct ptx_inst *i, enum ptx_type t, const struct s
             cost_add(c, SG_PIPE_FMA, 4), cost_add(c, SG_PIPE_ALU, 3), c->latency = k->root_clocks;
         else
             cost_add(c, SG_PIPE_FMA, ptx_has(i, PTX_M_FTZ) ? 0 : 2);
+        c->branches = wide || !approximate;
         return;
     case PTX_OP_SIN:
     case PTX_OP_COS:
@@ -355,7 +358,7 @@ struct sg_costs *sg_costs_new(const struct sg_code *code, sg_fn bb, const struct
     for (uint32_t k = 0; k < code->nop && !full; k++)
         c->first[k] =
             code->op[k].fn != bb && (!k || code->op[k - 1].src != code->op[k].src || code->op[k - 1].fn == bb);
-    full = full || !find_reductions(c, code) || !find_uniform(c, code);
+    full = full || !find_reductions(c, code) || !find_uniform(c, code) || !sg_costs_join(c, code);
     for (uint32_t k = 0; k + 1 < code->nop && !full; k++)
         if (code->op[k].fn == bb)
             c->rolled[code->op[k].x] = is_rolled(&code->src[code->op[k + 1].src]);

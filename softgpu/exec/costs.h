@@ -31,7 +31,12 @@ struct sg_cost {
     bool uniform; /* every thread of a block computes the same, as the assembler can see */
     bool strong;  /* volatile, relaxed or acquire */
     bool release, acquire, relaxed;
-    bool bypass;        /* the L1 */
+    bool bypass;   /* the L1 */
+    bool branches; /* to a slow path: it does not overlap with others */
+    /* of a load that the assembler joins with others: bytes of all, from `back` bytes before its own on; that it is
+     * done by another one (joins.c) */
+    uint8_t joined, back;
+    bool absorbed;
     unsigned latency;   /* clocks until the result is there; of loads: profile.c */
     uint32_t reg, dest; /* where its `reads` and `writes` begin in sg_costs.reg */
 };
@@ -49,5 +54,7 @@ struct sg_costs {
 /* bb: the handler that begins basic blocks; k stays the caller's. NULL: memory is out. */
 struct sg_costs *sg_costs_new(const struct sg_code *code, sg_fn bb, const struct sg_constants *k);
 struct sg_costs *sg_costs_free(struct sg_costs *c);
+/* joins.c: loads that the assembler makes one. False: memory is out. */
+bool sg_costs_join(struct sg_costs *c, const struct sg_code *code);
 
 #endif

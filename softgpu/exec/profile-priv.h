@@ -6,6 +6,7 @@
 #include "softgpu/exec/profile.h"
 
 enum { NEAR, FAR, CLOCKS };
+enum { READ, WRITTEN };
 enum {
     SPIN = 8,           /* rounds of a loop that only looks at memory: the others wait, and are not counted */
     PAGE_SECTORS = 128, /* of DRAM, over its channels */
@@ -21,6 +22,7 @@ enum {
 struct line { /* of the L1, in the order of use */
     uint64_t tag;
     uint32_t sectors, newer, older, chain; /* chain: the next one with the same hash */
+    int64_t there[CLOCKS];                 /* when what was read last has come */
 };
 
 struct meet {             /* atomics in a line */
@@ -50,6 +52,7 @@ struct sg_profiler {          /* of one block */
     const struct sg_costs *costs;
     sg_fn bb;
     unsigned l2_clocks, dram_clocks, lines, l1_bytes_clock;
+    unsigned turns;                   /* clocks in which the lanes of a warp go to memory */
     unsigned home_clocks;             /* of the L2, where a sector has one place: a mean of both halves */
     unsigned far_clocks, meet_clocks; /* another SM's shared memory, a cluster's barrier */
     struct warp_time *warp;
@@ -66,9 +69,16 @@ struct sg_profiler {          /* of one block */
     const struct sg_model *model;
     uint32_t nwarp;
     struct line *l1;
+    struct {
+        uint32_t line[2 * SG_LANES], n;
+        bool missed[2 * SG_LANES];
+    } touched;                               /* by the load that is followed */
     uint32_t *chains, nline, newest, oldest; /* chains: by hash, LINES */
-    uint64_t *seen;                          /* a table of sectors, 0: free; at the end the sectors in order */
-    uint32_t nseen, seen_cap, nmeet;
+    struct sectors {
+        uint64_t *at; /* a table, 0: free; at the end the sectors in order */
+        uint32_t n, cap;
+    } seen[2]; /* that were read past the L1, and written */
+    uint32_t nmeet;
     struct meet *meet;        /* NULL: no atomics yet */
     uint64_t steps, executed; /* thread-instructions that were followed */
     struct sg_profile sum;

@@ -3,6 +3,8 @@
  */
 #include "softgpu/exec/profile-priv.h"
 
+#define CHANCE 0.05 /* what is expected oftener is no surprise */
+
 /* All that were followed, one after the other: NULL begins. */
 static const struct sg_profiler *each(const struct sg_run *run, uint32_t *worker, const struct sg_profiler *p)
 {
@@ -12,14 +14,25 @@ static const struct sg_profiler *each(const struct sg_run *run, uint32_t *worker
     return p;
 }
 
+/* Would `met` of so many blocks come to one line by chance, each to `own` of so many? Then it is no sign. */
+static bool by_chance(uint64_t met, uint64_t blocks, double own, double lines)
+{
+    double expected = lines;
+    for (uint64_t k = 0; k < met && lines > 0; k++)
+        expected *= (double)(blocks - k) / (double)(k + 1) * own / lines;
+    return met < blocks && expected > CHANCE;
+}
+
 /* Clocks of the line in which most atomics meet, of all blocks. Where several of those that were followed come, all do;
- * where, of more than two, only neighbours meet, others meet in other lines, of which the launch writes so many. Anyhow
- * no line has less than its share of all. */
+ * where, of more than two, only neighbours meet, others meet in other lines, of which the launch writes so many; and so
+ * do others if those met by chance. Anyhow no line has less than its share of all. */
 static double hottest(const struct sg_run *run, uint64_t blocks, double scale, double lines)
 {
-    double most = 0, sum = 0, known = 0;
+    double most = 0, sum = 0, known = 0, own = 0;
     bool near = false;
     uint32_t a, b;
+    for (const struct sg_profiler *p = each(run, &a, NULL); p; p = each(run, &a, p))
+        own += (double)p->nmeet / (double)blocks;
     for (const struct sg_profiler *p = each(run, &a, NULL); p; p = each(run, &a, p))
         for (uint32_t k = 0; p->meet && k < 2 * MEET; k++) {
             uint64_t count = 0, met = 0, first = UINT64_MAX, last = 0;
@@ -34,7 +47,8 @@ static double hottest(const struct sg_run *run, uint64_t blocks, double scale, d
                 continue;
             sum += (double)p->meet[k].count * scale;
             known += 1 / (double)met;
-            double all = met > 1 || blocks == 1 ? (double)count * scale : (double)count;
+            bool more = blocks == 1 || (met > 1 && (last <= first + 1 || !by_chance(met, blocks, own, lines)));
+            double all = more ? (double)count * scale : (double)count;
             if (all > most) {
                 most = all;
                 near = met > 1 && last <= first + 1 && blocks > 2;
@@ -45,8 +59,9 @@ static double hottest(const struct sg_run *run, uint64_t blocks, double scale, d
     return lines > 0 && sum / lines > most ? sum / lines : most;
 }
 
-/* Of what blocks read, the part that the block before them reads, too, in millionths; by sectors, or by pages. */
-static uint64_t shared_part(const struct sg_run *run, uint64_t unit)
+/* Of what blocks read or write, the part that the block before them does, too, in millionths; by sectors, or by pages.
+ */
+static uint64_t shared_part(const struct sg_run *run, unsigned kind, uint64_t unit)
 {
     uint64_t all = 0, both = 0;
     uint32_t a, b;
@@ -54,13 +69,14 @@ static uint64_t shared_part(const struct sg_run *run, uint64_t unit)
         for (const struct sg_profiler *y = each(run, &b, NULL); y; y = each(run, &b, y)) {
             if (y->block + 1 != x->block)
                 continue;
-            for (uint32_t i = 0, k = 0; i < x->nseen; i++) {
-                uint64_t mine = (x->seen[i] - 1) / unit;
-                if (i && mine == (x->seen[i - 1] - 1) / unit)
+            const struct sectors *mine = &x->seen[kind], *theirs = &y->seen[kind];
+            for (uint32_t i = 0, k = 0; i < mine->n; i++) {
+                uint64_t at = (mine->at[i] - 1) / unit;
+                if (i && at == (mine->at[i - 1] - 1) / unit)
                     continue;
-                while (k < y->nseen && (y->seen[k] - 1) / unit < mine)
+                while (k < theirs->n && (theirs->at[k] - 1) / unit < at)
                     k++;
-                both += k < y->nseen && (y->seen[k] - 1) / unit == mine;
+                both += k < theirs->n && (theirs->at[k] - 1) / unit == at;
                 all++;
             }
         }
@@ -93,7 +109,8 @@ void sg_profile_sum(const struct sg_run *run, struct sg_stats *s)
     double scale = spun ? (double)run->nblocks / (double)blocks : (double)s->instructions / (double)executed;
     for (size_t k = 0; k < sizeof s->profile / sizeof *to; k++)
         to[k] = (uint64_t)((double)to[k] * scale + 0.5);
-    s->profile.shared_part = shared_part(run, LINE / 32);
-    s->profile.shared_pages = shared_part(run, PAGE_SECTORS);
+    s->profile.shared_part = shared_part(run, READ, LINE / 32);
+    s->profile.shared_pages = shared_part(run, READ, PAGE_SECTORS);
+    s->profile.shared_write_pages = shared_part(run, WRITTEN, PAGE_SECTORS);
     s->profile.hot = (uint64_t)hottest(run, blocks, scale, (double)((s->unique_write_bytes + LINE - 1) / LINE));
 }

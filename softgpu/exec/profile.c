@@ -8,12 +8,13 @@
  * is there, and the SM has done what all of them asked of its pipes since they met last. Fences take so many ways to
  * the L2, those of several warps one after the other. Looks at the same place again (it waits for another block) take
  * nothing: what is waited for is up to the timeline. Two clocks run side by side, one in which what the L1 lacks comes
- * from the L2 (`near`) and one in which it comes from DRAM (`far`).
+ * from the L2 (`near`) and one in which it comes from DRAM (`far`). A line of the L1 that another load asked for is
+ * there when that one has it. Loads that the assembler joins are one (joins.c).
  *
  * What is asked of the SM: issued machine instructions by pipe; passes over shared memory (bank conflicts) and over the
  * L1 (lines); sectors that the L1 lacks. The L1 has what shared memory leaves, divided by the blocks that an SM
  * holds, and is empty at a block's start and after an acquire. Of atomics, how many meet at the busiest address. Of
- * DRAM, how many pages a block reads pieces of, and how many of these the block before it had. A cluster's
+ * DRAM, how many pages a block reads or writes pieces of, and how many of these the block before it had. A cluster's
  * barrier takes its time; that its blocks wait for each other is not followed.
  *
  * Clocks and the like are constants of the model (softgpu/constants.def).
@@ -36,7 +37,8 @@
  */
 static void profile_free(struct sg_profiler *p)
 {
-    free(p->warp), free(p->ready), free(p->l1), free(p->chains), free(p->seen), free(p->meet), free(p);
+    free(p->warp), free(p->ready), free(p->l1), free(p->chains), free(p->seen[READ].at), free(p->seen[WRITTEN].at),
+        free(p->meet), free(p);
 }
 
 void sg_profile_free(struct sg_worker *wk)
@@ -80,6 +82,7 @@ int sg_profile_block_start(struct sg_block *b)
     p->block = b->linear;
     p->costs = costs;
     p->l1_bytes_clock = m->l1_bytes_clock ? m->l1_bytes_clock : LINE;
+    p->turns = m->lsu_lanes && m->lsu_lanes < SG_LANES ? SG_LANES / m->lsu_lanes : 1;
     p->bb = sg_isa()[SG_H_BB];
     p->l2_clocks = (unsigned)(m->l2_near_ns * ghz + 0.5);
     p->home_clocks = (unsigned)((m->l2_halves > 1 ? (m->l2_near_ns + m->l2_far_ns) / 2 : m->l2_near_ns) * ghz + 0.5);
@@ -88,13 +91,14 @@ int sg_profile_block_start(struct sg_block *b)
     p->meet_clocks = (unsigned)(m->cluster_sync_ns * ghz + 0.5);
     p->lines = lines_of(run, m);
     p->newest = p->oldest = NONE;
-    p->seen_cap = SEEN_FIRST;
+    p->seen[READ].cap = p->seen[WRITTEN].cap = SEEN_FIRST;
     p->warp = dt_calloc(run->nwarp, sizeof *p->warp);
     p->ready = dt_calloc((size_t)run->nwarp * (costs->nreg + 1) * CLOCKS, sizeof *p->ready);
     p->l1 = dt_calloc(p->lines, sizeof *p->l1);
     p->chains = dt_malloc(LINES * sizeof *p->chains);
-    p->seen = dt_calloc(p->seen_cap, sizeof *p->seen);
-    if (!p->warp || !p->ready || !p->l1 || !p->chains || !p->seen)
+    for (unsigned k = 0; k < 2; k++)
+        p->seen[k].at = dt_calloc(p->seen[k].cap, sizeof *p->seen[k].at);
+    if (!p->warp || !p->ready || !p->l1 || !p->chains || !p->seen[READ].at || !p->seen[WRITTEN].at)
         return DT_E_NOMEM;
     memset(p->chains, 0xFF, LINES * sizeof *p->chains);
     for (uint32_t i = 0; i < b->nwarp; i++)
@@ -250,13 +254,13 @@ static unsigned shared_passes(const uint64_t *addr, uint32_t mask, unsigned byte
 
 static uint64_t hash_of(uint64_t x) { return (x * 0x9E3779B97F4A7C15u) >> 48; }
 
-static bool seen_grow(struct sg_profiler *p)
+static bool seen_grow(struct sectors *s)
 {
-    uint32_t cap = 4 * p->seen_cap;
-    uint64_t *old = p->seen, *t = dt_calloc(cap, sizeof *t);
+    uint32_t cap = 4 * s->cap;
+    uint64_t *old = s->at, *t = dt_calloc(cap, sizeof *t);
     if (!t)
         return false;
-    for (uint32_t i = 0; i < p->seen_cap; i++)
+    for (uint32_t i = 0; i < s->cap; i++)
         if (old[i]) {
             uint64_t h = hash_of(old[i]);
             while (t[h & (cap - 1)])
@@ -264,22 +268,22 @@ static bool seen_grow(struct sg_profiler *p)
             t[h & (cap - 1)] = old[i];
         }
     free(old);
-    p->seen = t;
-    p->seen_cap = cap;
+    s->at = t;
+    s->cap = cap;
     return true;
 }
 
-/* Has the block not read the sector yet? Of very many no more are told apart. */
-static bool first_seen(struct sg_profiler *p, uint64_t sector)
+/* Has the block not come to the sector yet? Of very many no more are told apart. */
+static bool first_seen(struct sectors *s, uint64_t sector)
 {
     uint64_t h = hash_of(sector);
-    if (p->nseen > p->seen_cap / 2 && (p->seen_cap >= SEEN || !seen_grow(p)))
+    if (s->n > s->cap / 2 && (s->cap >= SEEN || !seen_grow(s)))
         return true;
-    for (; p->seen[h & (p->seen_cap - 1)]; h++)
-        if (p->seen[h & (p->seen_cap - 1)] == sector)
+    for (; s->at[h & (s->cap - 1)]; h++)
+        if (s->at[h & (s->cap - 1)] == sector)
             return false;
-    p->seen[h & (p->seen_cap - 1)] = sector;
-    p->nseen++;
+    s->at[h & (s->cap - 1)] = sector;
+    s->n++;
     return true;
 }
 
@@ -303,6 +307,27 @@ static uint32_t *chain_of(struct sg_profiler *p, uint64_t line)
     return &p->chains[(line * 0x9E3779B97F4A7C15u) >> 53];
 }
 
+static void touch(struct sg_profiler *p, uint32_t line, bool missed)
+{
+    p->touched.line[p->touched.n] = line;
+    p->touched.missed[p->touched.n++] = missed;
+}
+
+/* A load is there when the lines that it found are: one that an earlier miss asked for is on its way. A warp that comes
+ * to it sooner than the one that was followed first would have asked for it itself. */
+static void under_way(struct sg_profiler *p, const int64_t at[CLOCKS], int64_t latency[CLOCKS])
+{
+    const int64_t miss[CLOCKS] = {p->l2_clocks, p->dram_clocks};
+    for (uint32_t i = 0; i < p->touched.n; i++)
+        for (unsigned k = 0; k < CLOCKS; k++) {
+            int64_t *there = &p->l1[p->touched.line[i]].there[k], own = at[k] + miss[k];
+            if (p->touched.missed[i] || own < *there)
+                *there = own;
+            if (*there - at[k] > latency[k])
+                latency[k] = *there - at[k];
+        }
+}
+
 /* A line is read; afterwards its sectors are there, and the line that was not used for longest is not. Returns those
  * that were missing. Which lines share a set is not modelled: times would depend on where buffers lie. */
 static uint32_t l1_read(struct sg_profiler *p, uint64_t line, uint32_t sectors)
@@ -315,6 +340,7 @@ static uint32_t l1_read(struct sg_profiler *p, uint64_t line, uint32_t sectors)
         p->l1[i].sectors |= sectors;
         l1_unlink(p, i);
         l1_newest(p, i);
+        touch(p, i, missing != 0);
         return missing;
     }
     if (p->nline < p->lines) {
@@ -330,6 +356,7 @@ static uint32_t l1_read(struct sg_profiler *p, uint64_t line, uint32_t sectors)
     p->l1[i] = (struct line){.tag = line, .sectors = sectors, .chain = *at};
     *at = i;
     l1_newest(p, i);
+    touch(p, i, true);
     return sectors;
 }
 
@@ -360,8 +387,10 @@ static bool global_access(struct sg_profiler *p, const struct sg_cost *c, const 
         uint32_t miss = load && !c->bypass ? l1_read(p, line[i], sectors[i]) : sectors[i];
         all += (unsigned)__builtin_popcount(sectors[i]);
         missing += (unsigned)__builtin_popcount(miss);
-        for (uint32_t s = load ? miss : 0; s; s &= s - 1)
-            p->sum.again += !first_seen(p, (line[i] << 2 | (uint64_t)__builtin_ctz(s)) + 1);
+        for (uint32_t s = miss; s; s &= s - 1) {
+            bool first = first_seen(&p->seen[load ? READ : WRITTEN], (line[i] << 2 | (uint64_t)__builtin_ctz(s)) + 1);
+            p->sum.again += load && !first;
+        }
     }
     /* quarters of clocks: what meets in a bank, four lines' tags in a clock and a little more, the bytes */
     unsigned words = 0, banks = 4 * shared_passes(addr, mask, bytes, &words), tags = n * p->costs->k->l1_line / 8,
@@ -545,7 +574,9 @@ static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t
     if (op->space == PTX_CONST && load) {
         latency[NEAR] = latency[FAR] = con->const_hit;
     } else if (shared) {
-        passes = shared_passes(addr, shared, bytes, NULL);
+        for (uint32_t m = c->joined ? shared : 0; m; m &= m - 1)
+            addr[__builtin_ctz(m)] -= c->back;
+        passes = c->absorbed ? 1 : shared_passes(addr, shared, c->joined ? c->joined : bytes, NULL);
         latency[NEAR] = latency[FAR] = con->shared_hit;
         if (load || c->kind == SG_COST_ATOM)
             later(at, t->shared_store);
@@ -556,7 +587,7 @@ static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t
                     equal += addr[__builtin_ctz(o)] == addr[__builtin_ctz(m)];
                 passes = equal > passes ? equal : passes;
             }
-        p->sum.shared_passes += passes;
+        p->sum.shared_passes += c->absorbed ? 0 : passes > p->turns ? passes : p->turns;
         if (p->far_clocks && others(w, addr, shared)) {
             latency[NEAR] = latency[FAR] = p->far_clocks;
             later(at, t->far);
@@ -564,9 +595,11 @@ static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t
                 t->far[k] = at[k] + p->far_clocks / con->far_in_flight;
         }
     } else if (global) {
+        p->touched.n = 0;
         hit = global_access(p, c, addr, global, bytes, &passes);
-        p->sum.l1_quarters += passes;
+        p->sum.l1_quarters += passes > 4 * p->turns ? passes : 4 * p->turns;
         passes = (passes + 3) / 4;
+        under_way(p, at, latency);
         if (c->kind == SG_COST_ATOM || c->kind == SG_COST_RED) {
             atomics(p, c, op, addr, global);
             hit = false;
@@ -604,6 +637,7 @@ static bool piece(struct sg_profiler *p, struct warp_time *t, const struct sg_co
                   bool shared, unsigned bytes, unsigned *total)
 {
     unsigned passes;
+    p->touched.n = 0;
     bool hit = true;
     if (shared) {
         p->sum.shared_passes += passes = shared_passes(addr, SG_ALL, bytes, NULL);
@@ -804,7 +838,15 @@ static void follow(struct sg_profiler *p, struct sg_warp *w, const struct sg_op 
         latency[NEAR] = latency[FAR] = p->costs->k->matrix_hit + (passes > 4 ? passes - 4 : 0);
         later(at, t->shared_store);
     }
+    if (c->branches)
+        close_block(t);
+    if (c->branches)
+        operands(p, w, t, c, at);
     result(p, w, t, c, at, latency);
+    for (unsigned k = 0; k < CLOCKS && c->branches; k++) /* it ends when its last instruction has begun */
+        t->last[k] = at[k] + latency[k] - p->costs->k->fma_clocks;
+    if (c->branches)
+        close_block(t);
 }
 
 void sg_profile_run(struct sg_warp *w, const struct sg_op *op)
@@ -824,13 +866,18 @@ static int by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Pages of DRAM in which the sectors lie. */
-static uint64_t pages_of(const struct sg_profiler *p)
+/* The sectors are put in order, to be compared with what a neighbour did. Returns the pages of DRAM where they lie. */
+static uint64_t pages_of(struct sectors *s)
 {
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < p->nseen; i++)
-        n += !i || (p->seen[i] - 1) / PAGE_SECTORS != (p->seen[i - 1] - 1) / PAGE_SECTORS;
-    return n;
+    uint32_t n = 0;
+    uint64_t pages = 0;
+    for (uint32_t i = 0; i < s->cap; i++)
+        if (s->at[i])
+            s->at[n++] = s->at[i];
+    qsort(s->at, n, sizeof *s->at, by_number);
+    for (uint32_t i = 0; i < n; i++)
+        pages += !i || (s->at[i] - 1) / PAGE_SECTORS != (s->at[i - 1] - 1) / PAGE_SECTORS;
+    return pages;
 }
 
 void sg_profile_block_end(struct sg_block *b)
@@ -842,16 +889,14 @@ void sg_profile_block_end(struct sg_block *b)
         close_block(&p->warp[i]);
         later(alone, p->warp[i].clock);
     }
+    p->sum.done_near = (uint64_t)asked(p, NEAR);
+    p->sum.done_far = (uint64_t)asked(p, FAR);
     p->sum.fences += (uint64_t)fences;
     p->sum.alone_near = (uint64_t)alone[NEAR] + 1;
     p->sum.alone_far = (uint64_t)alone[FAR] + 1;
-    /* what it read past the L1, in order, to be compared with what its neighbour did */
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < p->seen_cap; i++)
-        if (p->seen[i])
-            p->seen[n++] = p->seen[i];
-    qsort(p->seen, n, sizeof *p->seen, by_number);
-    p->sum.pages = pages_of(p);
+    p->sum.pages = pages_of(&p->seen[READ]);
+    p->sum.write_pages = pages_of(&p->seen[WRITTEN]);
+    p->sum.written = p->seen[WRITTEN].n;
     p->ended = true;
     b->follow = NULL;
 }

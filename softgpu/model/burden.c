@@ -18,7 +18,9 @@ void sg_burden(const struct sg_model *m, const struct sg_work *w, double ret[SG_
     double waves = many > 0 ? blocks / many : blocks, whole = (double)(uint64_t)waves;
     whole += whole < waves;
     /* the busiest warp of a block, in clocks where blocks were followed, else in instructions */
-    double alone = (followed ? (double)p->alone_far : (double)st->longest) / (blocks > 0 ? blocks : 1);
+    double alone =
+        (followed ? (double)(p->alone_far > p->done_far ? p->alone_far : p->done_far) : (double)st->longest) /
+        (blocks > 0 ? blocks : 1);
     unsigned k = 0;
     ret[k++] = 1; /* launches, memsets and copies */
     ret[k++] = followed ? slots : (double)st->instructions;

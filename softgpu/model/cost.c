@@ -92,20 +92,22 @@ static double reread(const struct sg_sim *s, const struct sg_work *w, const stru
     return bytes;
 }
 
-/* By how much longer DRAM takes for what is read because only a piece of a page is, before another page is opened. A
- * visit reads what a block does of a page, and what others do that run beside it:
- * neighbours that share the page, and blocks from elsewhere, as far as they come to it at all while they run. Writes
- * wait in the L2 until there is more to write. */
-static double visits(const struct sg_sim *s, const struct sg_work *w, const struct sg_stats *st, uint32_t blocks)
+/* By how much longer DRAM takes for what is read, or written, because only a piece of a page is, before another page is
+ * opened. A visit comes to what a block does of a page, and what others do that run beside it:
+ * neighbours that share the page, and blocks from elsewhere, as far as they come to it at all while they run. */
+static double visits(const struct sg_sim *s, const struct sg_work *w, const struct sg_stats *st, uint32_t blocks,
+                     bool write)
 {
     const struct sg_profile *p = &st->profile;
-    if (!p->pages)
+    double pages = (double)(write ? p->write_pages : p->pages);
+    if (pages <= 0)
         return 1;
-    double once = ((double)p->l2_read - (double)p->again) * 32, piece = once / (double)p->pages,
-           share = (double)p->shared_pages * 1e-6;
+    double once = (write ? (double)p->written : (double)p->l2_read - (double)p->again) * 32, piece = once / pages,
+           share = (double)(write ? p->shared_write_pages : p->shared_pages) * 1e-6,
+           unique = (double)(write ? st->unique_write_bytes : st->unique_read_bytes);
     double beside = (double)sg_occupancy(s->m, w->threads, w->registers, w->shared_bytes).blocks_per_sm * s->m->sms;
     beside = (beside < blocks ? beside : blocks) / blocks;
-    double meet = over(beside * (double)p->pages * s->m->k.page_bytes, (double)st->unique_read_bytes);
+    double meet = over(beside * pages * s->m->k.page_bytes, unique);
     double visit = piece * max2(1 / (share < 1 ? 1 - share : 0.001), meet);
     visit = visit > s->m->k.page_bytes ? s->m->k.page_bytes : visit;
     return 1 + s->d->pages * (s->m->k.opening / visit) * (s->m->k.opening / visit);
@@ -141,9 +143,11 @@ static void followed_cost(const struct sg_sim *s, const struct sg_work *w, const
     double miss = miss_of(s, w);
     /* the clocks were counted with the nearer half's latency, and with DRAM's */
     double away = s->far * (m->l2_far_ns - m->l2_near_ns) / (m->dram_latency_ns - m->l2_near_ns);
-    double floor = ((double)p->alone_near +
-                    max2(miss, away * (1 - miss) + miss) * ((double)p->alone_far - (double)p->alone_near)) /
-                   n / s->clocks_us * d->alone;
+    double deep = max2(miss, away * (1 - miss) + miss), near = (double)p->alone_near, done = (double)p->done_near;
+    double floor = (near + deep * ((double)p->alone_far - near)) / n / s->clocks_us * d->alone;
+    k->least = (done + deep * ((double)p->done_far - done)) / n / s->clocks_us * d->issue * made +
+               m->block_start_ns / 1000 * d->start;
+    k->steady = all > max2((double)slot[SG_PIPE_LSU], n * warps) * m->k.steady_from;
     floor += (double)p->fences / n / s->clocks_us * (d->fences - 1);
     if (warps < 4)
         floor = max2(floor, of_warps / n / s->clocks_us * 4 / warps);
@@ -152,8 +156,9 @@ static void followed_cost(const struct sg_sim *s, const struct sg_work *w, const
     k->dispatch = m->block_rate_ns / 1000 * blocks / n * d->start;
     k->hot = (double)p->hot * m->k.l2_clock_ns / 1000 / n * d->hot;
     k->dram = d->dram *
-              ((double)st->unique_read_bytes * miss * visits(s, w, st, blocks) + (double)st->unique_write_bytes * miss +
-               reread(s, w, st, blocks) + (double)st->prefetched_bytes * s->miss) /
+              ((double)st->unique_read_bytes * miss * visits(s, w, st, blocks, false) +
+               (double)st->unique_write_bytes * miss * visits(s, w, st, blocks, true) + reread(s, w, st, blocks) +
+               (double)st->prefetched_bytes * s->miss) /
               n;
 }
 
@@ -166,6 +171,7 @@ static struct sg_profile profile_part(const struct sg_stats *all, const struct s
         at[i] = (uint64_t)((double)at[i] * share + 0.5);
     p.shared_part = all->profile.shared_part;
     p.shared_pages = all->profile.shared_pages;
+    p.shared_write_pages = all->profile.shared_write_pages;
     return p;
 }
 

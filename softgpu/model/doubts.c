@@ -36,8 +36,8 @@ bool sg_doubt_matters(const struct sg_doubt *d, const struct sg_work *w, uint32_
         if ((d->tensor != 1 && st->tensor_flops) ||
             (d->cluster != 1 && (st->cluster_accesses || st->cluster_syncs || st->cluster_bytes)) ||
             (d->hot != 1 && st->profile.hot) || (d->flags != 1 && st->talk) || (d->made != 1 && w[i].made) ||
-            (d->pages != 1 && st->profile.pages) || (d->fences != 1 && st->profile.fences) ||
-            ((d->late || d->early_us > 0) && w[i].early))
+            (d->pages != 1 && (st->profile.pages || st->profile.write_pages)) ||
+            (d->fences != 1 && st->profile.fences) || ((d->late || d->early_us > 0) && w[i].early))
             return true;
     }
     return false;

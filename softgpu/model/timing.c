@@ -8,7 +8,9 @@
  * empty the SM is.
  *
  * Running: blocks are placed on SMs (place.c). A block progresses at the rate that its floor, its SM's issue time, the
- * L2 and the DRAM allow; each of these is shared max-min fair among the blocks in flight. Time goes from event to event
+ * L2 and the DRAM allow; each of these is shared max-min fair among the blocks in flight, and rounded off, as queues
+ * form before it is used up (hardly where there is nothing but arithmetic). No block takes less than what it asks of
+ * an SM that has nothing else to do. Time goes from event to event
  * (a start, an end of a group of equal blocks).
  *
  * Programmatic dependencies: the dependent kernel may start when every block of the other one has started and triggered
@@ -217,6 +219,16 @@ static bool waits(const struct sg_sim *s, struct sg_sim_group *g)
     return false;
 }
 
+/* Do all that run on the SM wait for nothing but arithmetic? The assembler knows how long that takes, and what it has
+ * laid out needs no queues: pipes are used up to their limit. */
+static bool is_steady(const struct sg_sim *s, uint32_t sm)
+{
+    for (uint32_t g = s->sm[sm].first; g != SG_NO_INDEX; g = s->group.p[g].next)
+        if (!s->kern.p[s->group.p[g].kern].steady)
+            return false;
+    return true;
+}
+
 static void rates(struct sg_sim *s)
 {
     for (size_t i = 0; i < s->group.n; i++) {
@@ -227,9 +239,15 @@ static void rates(struct sg_sim *s)
     }
     bool rounded = s->followed && !s->d->sharp;
     unsigned sm_power = rounded ? (unsigned)s->m->k.sm_power : 0, power = rounded ? (unsigned)s->m->k.mem_power : 0;
+    unsigned steady_power = rounded ? (unsigned)s->m->k.steady_power : 0;
     for (uint32_t i = 0; i < s->m->sms; i++)
         if (s->sm[i].first != SG_NO_INDEX)
-            limit(s, 1, sm_power, demand_issue, i);
+            limit(s, 1, is_steady(s, i) ? steady_power : sm_power, demand_issue, i);
+    for (size_t i = 0; i < s->group.n; i++) {
+        struct sg_sim_group *g = &s->group.p[i];
+        if (g->live && g->rate * s->kern.p[g->kern].least > 1)
+            g->rate = 1 / s->kern.p[g->kern].least;
+    }
     limit(s, s->m->l2_gbps * 1000, power, demand_l2, SG_NO_INDEX);
     limit(s, s->m->dram_gbps * s->m->dram_sustained * 1000, power, demand_dram, SG_NO_INDEX);
     limit(s, 1, 0, demand_hot, SG_NO_INDEX);

@@ -33,7 +33,7 @@ enum {
     GPU_COLUMNS = 5,
     LAUNCHES = 10, /* that are measured together */
     BUFFERS = 26,  /* by letter */
-    SAMPLE = 2,    /* blocks, where not all are executed */
+    SAMPLE = 4,    /* blocks, where not all are executed: pairs of neighbours */
     PERIODS = 24,  /* of a chain: as many launches are put on the timeline */
     FEW = 6,       /* the same where it is asked under every doubt */
     MAX_FILE = 4 << 20,
@@ -351,7 +351,7 @@ static void launch(const struct gpu *g, const struct code *c, struct memory *m, 
         l.some.n = w->blocks < SAMPLE ? w->blocks : SAMPLE;
         for (uint32_t i = 0; i < l.some.n; i++)
             /* neighbours, at no end of a row of the grid */
-            some[i] = l.some.n < SAMPLE ? i : (uint32_t)((uint64_t)w->blocks * 4 / 7) + i;
+            some[i] = w->blocks < 2 * SAMPLE ? i : (uint32_t)((uint64_t)w->blocks * (i < 2 ? 1 : 4) / 7) + i % 2;
         l.some.block = some;
     }
     struct counted done = {.what = what};

@@ -11,8 +11,8 @@
 
 static const struct sg_model *model;
 
-/* One block of so many threads; %a is the address of 64 KiB, %t the thread. */
-static struct sg_profile follow(const char *body, uint32_t threads)
+/* So many blocks of so many threads; %a is the address of 64 KiB, %t the thread. */
+static struct sg_profile follow_grid(const char *body, uint32_t threads, uint32_t blocks)
 {
     char text[4096];
     struct sg_device *dev;
@@ -33,7 +33,7 @@ static struct sg_profile follow(const char *body, uint32_t threads)
     if (r < 0)
         print_error("%s\n", e.detail ? e.detail : dt_err_text(r));
     assert_int_equal(r, 0);
-    struct sg_launch l = {.kernel = sg_module_kernel(m, "k"), .grid = {1, 1, 1}, .block = {threads, 1, 1}};
+    struct sg_launch l = {.kernel = sg_module_kernel(m, "k"), .grid = {blocks, 1, 1}, .block = {threads, 1, 1}};
     l.params = (const uint8_t *)&x;
     assert_non_null(l.kernel);
     assert_int_equal(sg_execute(dev, &l, &s, &f), 0);
@@ -44,6 +44,8 @@ static struct sg_profile follow(const char *body, uint32_t threads)
     dt_err_done(&e);
     return s.profile;
 }
+
+static struct sg_profile follow(const char *body, uint32_t threads) { return follow_grid(body, threads, 1); }
 
 static double home(void)
 {
@@ -130,13 +132,147 @@ static void test_meet(void **state)
     assert_true((double)follow(body, 32).alone_near < need / 4);
 }
 
+/* Without a barrier, too, a block takes no less than what it asks of the SM, from when its operands are there. */
+static void test_done(void **state)
+{
+    (void)state;
+    double need = 4 * 32 * 32 / (double)model->fp64_lanes, l2 = model->l2_near_ns * model->clock_khz * 1e-6;
+    struct sg_profile p = follow("ld.global.f64 %d1, [%a]; mul.rn.f64 %d2, %d1, %d1; mul.rn.f64 %d3, %d1, %d1; "
+                                 "mul.rn.f64 %d4, %d1, %d1; mul.rn.f64 %d5, %d1, %d1;",
+                                 1024);
+    about("multiplications behind a load", (double)p.done_near, need + l2);
+    assert_true(p.alone_near < p.done_near);
+}
+
+/* Words of one 16 bytes that can be seen to be aligned are one load; not so behind a thread's number, across a store,
+ * or where a word is missing. */
+static void test_joins(void **state)
+{
+    (void)state;
+#define AT(reg, byte) "ld.shared.b32 %r" #reg ", [%r1+" #byte "];\n"
+#define USE "add.s32 %r2, %r2, %r3; add.s32 %r2, %r2, %r4; add.s32 %r2, %r2, %r5; st.global.b32 [%a], %r2;\n"
+    static const char whole[] = AT(2, 32) AT(3, 36) AT(4, 40) AT(5, 44) USE, row[] = "mov.u32 %r1, sh;\n",
+                      tile[] = "mov.u32 %r0, sh; mad.lo.u32 %r1, %t, 48, %r0;\n",
+                      word[] = "mov.u32 %r0, sh; mad.lo.u32 %r1, %t, 4, %r0;\n",
+                      pair[] = "mov.u32 %r0, sh; shl.b32 %r6, %t, 3; add.u32 %r1, %r6, %r0;\n";
+    const struct {
+        const char *base, *loads;
+        unsigned slots;
+    } cases[] = {
+        {row, whole, 1},
+        {tile, whole, 1},
+        {word, whole, 4},
+        {pair, whole, 2},
+        {row, AT(2, 32) AT(3, 36) AT(4, 40) "st.shared.b32 [%r1+64], %t;\n" AT(5, 44) USE, 4},
+        {row, AT(2, 32) AT(3, 36) AT(4, 40) AT(5, 48) USE, 3},
+        {row, AT(2, 32) AT(3, 36) AT(4, 40) "add.u32 %r1, %r1, 16;\n" AT(5, 44) USE, 3},
+        {row, AT(2, 36) AT(3, 40) AT(4, 44) AT(5, 48) USE, 3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[1024];
+        snprintf(body, sizeof body, "%s%s", cases[i].base, cases[i].loads);
+        bool store = strstr(body, "st.shared") != NULL;
+        uint64_t slots = follow(body, 32).slots[SG_PIPE_LSU] - 1 - store;
+        if (slots != cases[i].slots - store)
+            fail_msg("case %zu: %u loads, not %u", i, (unsigned)slots, cases[i].slots - store);
+    }
+    char body[1024];
+    snprintf(body, sizeof body, "%s%s", tile, whole);
+    assert_int_equal(follow(body, 32).shared_passes, 4); /* 8 lanes at a time, 48 bytes apart: no two in a bank */
+#undef USE
+#undef AT
+    static const char halves[] = "ld.shared.u16 %r2, [%r1+2]; ld.shared.u16 %r3, [%r1]; add.s32 %r2, %r2, %r3; "
+                                 "st.global.b32 [%a], %r2;\n";
+    for (unsigned k = 0; k < 2; k++) {
+        snprintf(body, sizeof body, "%s%s", k ? "mov.u32 %r0, sh; mad.lo.u32 %r1, %t, 2, %r0;\n" : word, halves);
+        assert_int_equal(follow(body, 32).slots[SG_PIPE_LSU], 2 + k);
+    }
+    /* what waits for lanes keeps the pipe, too */
+    assert_int_equal(follow("mov.u32 %r1, sh; ld.shared.b32 %r2, [%r1]; st.global.b32 [%a], %r2;", 32).shared_passes,
+                     32 / model->lsu_lanes);
+}
+
+/* A line that another load asked for is there when that one has it. */
+static void test_under_way(void **state)
+{
+    (void)state;
+    double l2 = model->l2_near_ns * model->clock_khz * 1e-6;
+    about("two loads of a line",
+          more("ld.global.b32 %r0, [%a]; ld.global.b32 %r1, [%a+4]; add.s32 %r2, %r1, 1; st.shared.b32 [sh], %r2;",
+               "mov.u32 %r1, 1; add.s32 %r2, %r1, 1; st.shared.b32 [sh], %r2;", 32),
+          l2);
+}
+
+/* Exact divisions and roots have a branch to a slow path: several take as long as one after the other. */
+static void test_branches(void **state)
+{
+    (void)state;
+    static const char one[] = "cvt.rn.f32.u32 %r0, %t; rcp.rn.f32 %r1, %r0; st.shared.b32 [sh], %r1;\n";
+    about("three more reciprocals",
+          more("cvt.rn.f32.u32 %r0, %t; rcp.rn.f32 %r1, %r0; rcp.rn.f32 %r2, %r0; rcp.rn.f32 %r3, %r0; rcp.rn.f32 %r4, "
+               "%r0; st.shared.b32 [sh], %r1;\n",
+               one, 32),
+          3.0 * model->k.root_clocks);
+    about("approximate ones",
+          more("cvt.rn.f32.u32 %r0, %t; rcp.approx.f32 %r1, %r0; rcp.approx.f32 %r2, %r0; rcp.approx.f32 %r3, %r0; "
+               "rcp.approx.f32 %r4, %r0; st.shared.b32 [sh], %r1;\n",
+               "cvt.rn.f32.u32 %r0, %t; rcp.approx.f32 %r1, %r0; st.shared.b32 [sh], %r1;\n", 32),
+          0);
+}
+
+/* Pieces of pages that blocks write. */
+static void test_written(void **state)
+{
+    (void)state;
+    struct sg_profile p = follow("mul.wide.u32 %o, %t, 2048; add.u64 %a, %a, %o; st.global.u32 [%a], %t;\n"
+                                 "st.global.u32 [%a+4], %t; st.global.u32 [%a+32], %t;",
+                                 32);
+    assert_int_equal(p.written, 64); /* two sectors a thread */
+    assert_int_equal(p.write_pages, 16);
+    p = follow_grid(STORE, 32, 2);
+    assert_int_equal(p.shared_write_pages, 1000000);
+}
+
+/* Blocks whose atomics meet in a line because there are few lines are not taken for all of them. */
+static void test_chance(void **state)
+{
+    (void)state;
+    static const char mine[] = "mov.u32 %r0, %ctaid.x; and.b32 %r0, %r0, 3; mad.lo.u32 %r0, %r0, 32, %t; "
+                               "mul.wide.u32 %o, %r0, 4; add.u64 %a, %a, %o; red.global.add.u32 [%a], 1;",
+                      all[] = "mul.wide.u32 %o, %t, 4; add.u64 %a, %a, %o; red.global.add.u32 [%a], 1;";
+    uint64_t one = follow_grid(all, 32, 128).hot, four = follow_grid(mine, 32, 128).hot;
+    assert_int_equal(one, 128 * 4); /* a line's sectors each */
+    assert_in_range(four, one / 4 - 2, one / 4 + 2);
+}
+
+/* Blocks with hardly anything but arithmetic use their pipes up to the limit; none is faster than what it asks for. */
+static void test_steady(void **state)
+{
+    (void)state;
+    double took[3];
+    for (int k = 0; k < 3; k++) {
+        struct sg_work w = {.kind = SG_WORK_KERNEL, .blocks = 1, .threads = 128, .registers = 32, .in_graph = true};
+        struct sg_profile *p = &w.stats.profile;
+        w.stats.instructions = 1000000;
+        w.stats.max_block_share = 1;
+        p->alone_near = p->alone_far = 10000;
+        p->slots[SG_PIPE_FMA] = 36000; /* nine tenths of what an SM does meanwhile */
+        p->slots[SG_PIPE_LSU] = k == 1 ? 1000 : 0;
+        p->done_near = p->done_far = k == 2 ? 20000 : 0;
+        assert_int_equal(sg_timeline(model, &w, 1), 0);
+        took[k] = w.end_us - w.start_us;
+    }
+    assert_true(took[1] > took[0] * 1.1);
+    assert_true(took[2] > took[0] * 1.5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fences),
-        cmocka_unit_test(test_looks),
-        cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_meet),
+        cmocka_unit_test(test_done),     cmocka_unit_test(test_joins),   cmocka_unit_test(test_under_way),
+        cmocka_unit_test(test_branches), cmocka_unit_test(test_written), cmocka_unit_test(test_chance),
+        cmocka_unit_test(test_steady),   cmocka_unit_test(test_fences),  cmocka_unit_test(test_looks),
+        cmocka_unit_test(test_copies),   cmocka_unit_test(test_meet),
     };
     model = sg_model_find("l4");
     return model ? cmocka_run_group_tests(tests, NULL, NULL) : 1;

@@ -43,13 +43,23 @@ extern "C" __global__ void add_lane4(unsigned *p, int n) { by_lane<4>(p, n); }
 extern "C" __global__ void add_lane8(unsigned *p, int n) { by_lane<8>(p, n); }
 extern "C" __global__ void add_lane16(unsigned *p, int n) { by_lane<16>(p, n); }
 extern "C" __global__ void add_lane32(unsigned *p, int n) { by_lane<32>(p, n); }
-extern "C" __global__ void add_modulo(unsigned *p, int n, int m)
+template <int M> __device__ __forceinline__ void by_number(unsigned *p, int n)
 {
-    unsigned *mine = p + (blockIdx.x * blockDim.x + threadIdx.x) % m;
+    unsigned *mine = p + (blockIdx.x * blockDim.x + threadIdx.x) % M;
 #pragma unroll 4
     for (int i = 0; i < n; i++)
         atomicAdd(mine, 1);
 }
+#define MODULO(M) \
+    extern "C" __global__ void add_modulo##M(unsigned *p, int n) { by_number<M>(p, n); }
+MODULO(1)
+MODULO(2)
+MODULO(4)
+MODULO(8)
+MODULO(16)
+MODULO(32)
+MODULO(64)
+MODULO(256)
 
 /* each turn: sixteen words of each thread's own, `stride` words from the next thread's, one grid of threads from each other */
 extern "C" __global__ void add_wide16(unsigned *p, int n, int stride)
