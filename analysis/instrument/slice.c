@@ -43,7 +43,7 @@ struct slice {
     uint32_t ndef;
     uint32_t *todo, ntodo;    /* registers whose definitions are to be kept */
     bool shared, local, sync; /* stores there, barriers are needed */
-    bool ok, failed; /* failed: out of memory */
+    bool ok, failed;          /* failed: out of memory */
 };
 
 static void need(struct slice *s, uint32_t r)

@@ -251,12 +251,12 @@ static void calls(void **state)
                     "  const int i = blockIdx.x * 64 + threadIdx.x; float v = 0;\n"
                     "  for (int q = 0; q < 64; q++) v = v * 1.5f + a[(i + q * 7) & 255];\n  %s }\n",
                     k[n].before, k[n].body, k[n].use);
-        json_t *j = json_pack("{s:i,s:s,s:{s:{s:s}},s:{s:{s:i,s:s},s:{s:i,s:s}},s:[{s:s,s:s,s:s,s:[i,i,i],s:[i,i,i],s:[{"
-                              "s:s},{s:s}]}]}",
-                              "dovetail", 1, "name", "called", "modules", "m", "cuda", text.s, "buffers", "a", "bytes",
-                              1024, "role", "input", "c", "bytes", 1024, "role", "output", "launches", "name", "called",
-                              "module", "m", "entry", "called", "grid", 4, 1, 1, "block", 64, 1, 1, "args", "buffer",
-                              "a", "buffer", "c");
+        json_t *j =
+            json_pack("{s:i,s:s,s:{s:{s:s}},s:{s:{s:i,s:s},s:{s:i,s:s}},s:[{s:s,s:s,s:s,s:[i,i,i],s:[i,i,i],s:[{"
+                      "s:s},{s:s}]}]}",
+                      "dovetail", 1, "name", "called", "modules", "m", "cuda", text.s, "buffers", "a", "bytes", 1024,
+                      "role", "input", "c", "bytes", 1024, "role", "output", "launches", "name", "called", "module",
+                      "m", "entry", "called", "grid", 4, 1, 1, "block", 64, 1, 1, "args", "buffer", "a", "buffer", "c");
         char *s = json_dumps(j, 0);
         assert_non_null(s);
         twice("called", s);
