@@ -242,6 +242,7 @@ struct ana_sites {
     uint32_t *align, nalign;
     bool opaque; /* the entry has instructions nobody knows */
     bool side_effects;
+    bool acts; /* beside what calls do */
 };
 /* constant_param[i]: argument i points to a buffer with constant content (NULL: none does). */
 int ana_taint(const struct ptx_function *entry, const bool *constant_param, uint32_t nparam, struct ana_sites *ret,

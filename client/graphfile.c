@@ -1,7 +1,7 @@
-/* Reading a graph or plan file. `{"file": "k.cu"}` in a module is replaced by the file's text, found relative to the
- * graph's folder (the current folder for stdin), because the service opens no path that a client names. The file's
- * ending decides whether the text becomes `ptx` or `cuda`. A document without such members is posted byte for byte. All
- * other checks are the service's.
+/* Reading a graph or plan file. A module `{"file": "k.cu"}`, or `{"cuda": {"file": "k.txt"}}`, gets the file's text,
+ * found relative to the graph's folder (the current folder for stdin), because the service opens no path that a client
+ * names. Where the member does not say it, the file's ending decides whether the text is `ptx` or `cuda`. A document
+ * without such members is posted byte for byte. All other checks are the service's.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +29,21 @@ static int read_source(const char *graph, const char *file, char **ret, size_t *
     return dt_read_file(path, SOURCE_MAX, ret, len, e);
 }
 
+/* The file that a module names, NULL: none; *ret_as: which member its text becomes; *ret_in: the pointer's part before
+ * `file`. */
+static const char *named_file(const json_t *m, const char **ret_as, const char **ret_in)
+{
+    static const char *const in[] = {"cuda", "ptx"};
+    const char *file = json_string_value(json_object_get(m, "file"));
+    size_t n = file ? strlen(file) : 0;
+    *ret_as = n > 4 && !strcmp(file + n - 4, ".ptx") ? "ptx" : "cuda";
+    *ret_in = NULL;
+    for (int k = 0; k < 2 && !file; k++)
+        if ((file = json_string_value(json_object_get(json_object_get(m, in[k]), "file"))))
+            *ret_as = *ret_in = in[k];
+    return file;
+}
+
 /* Replace the `file` members; 1 if there were any. */
 static int resolve(const char *graph, json_t *doc, struct dt_err *e)
 {
@@ -36,11 +51,11 @@ static int resolve(const char *graph, json_t *doc, struct dt_err *e)
     json_t *m;
     int changed = 0;
     json_object_foreach (json_object_get(doc, "modules"), name, m) {
-        const char *file = json_string_value(json_object_get(m, "file"));
+        const char *as, *in, *file = named_file(m, &as, &in);
         if (!file)
             continue;
         dt_free_ char *text = NULL;
-        size_t len = 0, n = strlen(file);
+        size_t len = 0;
         struct dt_err why = {0};
         int r = read_source(graph, file, &text, &len, &why);
         json_t *s = r < 0 ? NULL : json_stringn(text, len);
@@ -48,6 +63,8 @@ static int resolve(const char *graph, json_t *doc, struct dt_err *e)
             struct dt_str at = {0};
             dt_str_add(&at, "/modules");
             dt_pointer_add(&at, name);
+            if (in)
+                dt_pointer_add(&at, in);
             dt_pointer_add(&at, "file");
             if (r < 0)
                 dt_err_at(e, DT_E_GRAPH, at.s ? at.s : "", "%s", why.detail ? why.detail : dt_err_text(why.num));
@@ -57,7 +74,7 @@ static int resolve(const char *graph, json_t *doc, struct dt_err *e)
             dt_err_done(&why);
             return DT_E_GRAPH;
         }
-        json_object_set_new(m, n > 4 && !strcmp(file + n - 4, ".ptx") ? "ptx" : "cuda", s);
+        json_object_set_new(m, as, s); /* the member `as` may be where `file` is from */
         json_object_del(m, "file");
         changed = 1;
     }

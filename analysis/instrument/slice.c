@@ -10,12 +10,15 @@
  *     loads of shared or local memory                                         with every store there, and every barrier
  *     shuffles and votes                                                      with every barrier
  *
+ * A call goes like any instruction whose result nobody needs, if all that it can run does is to compute: memory of its
+ * own frame and parameters, tables, no barrier, no end.
+ *
  * A branch that data decides becomes a jump to the block where its ways meet: between, nothing is recorded or kept in
  * memory. A needed register that one of the ways assigns, and that is live where they meet, would be tainted; then
  * there is no slice.
  *
  * There is no slice, and the launch runs whole, if
- *   - something is opaque, called, trapped or otherwise seen from outside;
+ *   - something is opaque, trapped or otherwise seen from outside, or a call does more than compute, or is needed;
  *   - a site is not recorded exactly where it happens, or data decides whether threads end;
  *   - the slice would need a tainted register, or an instruction that is none of the above (atomics, matrix loads,
  *     asynchronous copies into shared memory that is read, mbarriers).
@@ -24,6 +27,7 @@
  * Whether a launch may run as its slice, which leaves its outputs unwritten, is decided in record/plan.c.
  */
 #include "analysis/instrument/instrument-priv.h"
+#include "ptx/reach.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +43,7 @@ struct slice {
     uint32_t ndef;
     uint32_t *todo, ntodo;    /* registers whose definitions are to be kept */
     bool shared, local, sync; /* stores there, barriers are needed */
-    bool ok;
+    bool ok, failed;          /* failed: out of memory */
 };
 
 static void need(struct slice *s, uint32_t r)
@@ -71,6 +75,44 @@ static bool by_data(const struct slice *s, uint32_t at)
            (i->op == PTX_OP_BRX_IDX && i->opnd[0].kind == PTX_O_REG && s->t->reg[i->opnd[0].reg] == ANA_DATA_DEPENDENT);
 }
 
+/* Does it more than compute, in a function that is called? */
+static bool acts(const struct ptx_inst *i, void *user)
+{
+    unsigned flags = ptx_op_info(i->op)->flags;
+    bool own = i->space == PTX_PARAM || i->space == PTX_LOCAL || i->space == PTX_CONST;
+    (void)user;
+    return i->op == PTX_OP_OPAQUE || i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT || i->op == PTX_OP_EXIT ||
+           flags & (PTX_F_ATOMIC | PTX_F_BARRIER | PTX_F_CONVERGENT | PTX_F_SIDE) ||
+           (flags & (PTX_F_READS | PTX_F_WRITES) && !own);
+}
+
+/* Does the call nothing but compute its result? 1, 0, negative: out of memory. */
+static int only_computes(const struct ptx_inst *call)
+{
+    const struct ptx_function *f = ptx_callee(call);
+    struct ptx_reach r;
+    if (!f || !f->has_body)
+        return 0;
+    if (ptx_reach_build(f, &r) < 0)
+        return DT_E_NOMEM;
+    bool unknown = r.unknown;
+    ptx_reach_done(&r);
+    int some = unknown ? 1 : ptx_reach_any(f, acts, NULL);
+    return some < 0 ? some : !some;
+}
+
+/* A function's argument or result, not the entry's own parameter. */
+static bool of_a_call(const struct slice *s, const struct ptx_inst *i)
+{
+    const struct ptx_opnd *o = i->nopnd > 1 ? &i->opnd[1] : NULL;
+    if (i->space != PTX_PARAM || !o || o->kind != PTX_O_ADDR || o->base_kind != PTX_O_VAR)
+        return false;
+    for (uint32_t k = 0; k < s->f->nparam; k++)
+        if (s->f->param[k] == o->var)
+            return false;
+    return true;
+}
+
 static void slice_keep(struct slice *s, uint32_t at)
 {
     const struct ptx_inst *i = &s->f->inst[at];
@@ -92,7 +134,7 @@ static void keep_value(struct slice *s, uint32_t at)
             s->shared = s->sync = true;
         if (i->space == PTX_LOCAL || i->space == PTX_GENERIC)
             s->local = true;
-        if (i->space == PTX_SHARED_CLUSTER)
+        if (i->space == PTX_SHARED_CLUSTER || of_a_call(s, i))
             s->ok = false;
     } else if (i->op == PTX_OP_SHFL || i->op == PTX_OP_VOTE) {
         s->sync = true;
@@ -108,7 +150,7 @@ static void keep_value(struct slice *s, uint32_t at)
 static void roots(struct slice *s)
 {
     const struct ana_sites *v = &s->t->sites;
-    if (v->opaque || v->side_effects)
+    if (v->opaque || v->acts)
         s->ok = false;
     for (uint32_t k = 0; k < v->nsite && s->ok; k++) {
         const struct ana_site *x = &v->site[k];
@@ -134,7 +176,11 @@ static void roots(struct slice *s)
     for (uint32_t at = 0; at < s->f->ninst && s->ok; at++) {
         const struct ptx_inst *i = &s->f->inst[at];
         unsigned flags = ptx_op_info(i->op)->flags;
-        if (i->op == PTX_OP_OPAQUE || flags & PTX_F_CALL || i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT)
+        if (flags & PTX_F_CALL) {
+            int computes = only_computes(i);
+            s->failed |= computes < 0;
+            s->ok = computes == 1;
+        } else if (i->op == PTX_OP_OPAQUE || i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT)
             s->ok = false;
         else if (i->op < PTX_OP_OPAQUE)
             s->keep[at] = true; /* labels and their lists */
@@ -163,9 +209,10 @@ static bool keep_memory(struct slice *s)
         if (s->keep[at] || !s->t->cfg.block[s->t->cfg.block_of[at]].reachable)
             continue;
         bool barrier = s->sync && flags & PTX_F_BARRIER, any = s->shared || s->local;
-        bool store = flags & PTX_F_WRITES && (i->space == PTX_LOCAL     ? s->local
-                                              : i->space == PTX_GENERIC ? any
-                                                                        : i->space != PTX_GLOBAL && s->shared);
+        bool store = flags & PTX_F_WRITES && i->space != PTX_PARAM && /* of a call that goes */
+                     (i->space == PTX_LOCAL     ? s->local
+                      : i->space == PTX_GENERIC ? any
+                                                : i->space != PTX_GLOBAL && s->shared);
         if (!barrier && !store)
             continue;
         /* a store by something else than `st`, or a barrier that is more than one */
@@ -243,6 +290,8 @@ int ana_slice(struct dt_arena *a, const struct ptx_function *f, const struct ana
                 keep_value(&s, s.place[d]);
     } while (s.ok && keep_memory(&s));
     dt_arena_done(&tmp);
+    if (s.failed)
+        return DT_E_NOMEM;
     if (s.ok)
         *ret = (struct ana_slice){s.keep, s.cut};
     return s.ok;

@@ -9,6 +9,9 @@
  * Each hazard of a pair of launches and buffer becomes a link (pairs of strip sets that share a live byte);
  * relation.c makes block pairs of the links.
  *
+ * An edge of `base` is taken over where no launch that touches one of the producer's buffers is new, gone or elsewhere in
+ * their order: states of a planning differ in few launches.
+ *
  * Evidence of an edge: the worst of the planes (footprint.c) of either side that share a live byte.
  * Independent bytes: what the consumer reads exactly, minus all that is perhaps written from the producer on.
  */
@@ -43,7 +46,12 @@ struct maps {
     uint32_t nuse, *first; /* of each launch */
     uint32_t *by, *at;     /* uses by buffer: use[by[at[b]]] …, launches ascending */
     uint32_t *place;       /* of each use in `by` */
-    struct dt_arena tmp;   /* for the whole pass */
+    const struct ana_base *base;
+    uint32_t *now;       /* by launch of base: which one it is here, UINT32_MAX: none */
+    uint32_t *from;      /* by launch of base: its first edge in `old`; one more */
+    uint32_t *old;       /* edges of base by producer */
+    bool *dirty;         /* by buffer: what touches it is not as in base */
+    struct dt_arena tmp; /* for the whole pass */
     struct dt_vec(struct ana_edge) edge;
     struct dt_vec(struct found) found; /* of the current producer */
     struct dt_err *e;
@@ -327,6 +335,67 @@ static int from_producer(struct maps *m, uint32_t p, uint8_t *evidence)
     return rc;
 }
 
+/* ---- edges of base that hold here -------------------------------------------------------------------------------- */
+
+/* Which buffers are dirty, where base's launches are, and its edges by producer. */
+static int read_base(struct maps *m)
+{
+    const struct ana_result *was = m->base->of;
+    uint32_t n = m->base->nlaunch;
+    m->now = dt_malloc(((size_t)n + 1) * sizeof *m->now);
+    m->from = dt_calloc((size_t)n + 2, sizeof *m->from);
+    m->old = dt_calloc((size_t)was->nedge + 1, sizeof *m->old);
+    m->dirty = dt_calloc((size_t)m->nbuffer + 1, sizeof *m->dirty);
+    if (!m->now || !m->from || !m->old || !m->dirty)
+        return DT_E_NOMEM;
+    memset(m->now, 0xFF, ((size_t)n + 1) * sizeof *m->now);
+    for (uint32_t i = 0; i < m->nlaunch; i++)
+        if (m->base->same[i] != UINT32_MAX)
+            m->now[m->base->same[i]] = i;
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; m->now[i] == UINT32_MAX && k < was->launch[i].naccess; k++)
+            if (was->launch[i].access[k].buffer < m->nbuffer) /* base may have more, behind them */
+                m->dirty[was->launch[i].access[k].buffer] = true;
+    for (uint32_t b = 0; b < m->nbuffer; b++)
+        for (uint32_t k = m->at[b], last = 0; k < m->at[b + 1]; k++) {
+            uint32_t i = m->base->same[m->use[m->by[k]].launch];
+            m->dirty[b] |= i == UINT32_MAX || i < last;
+            last = i;
+        }
+    for (uint32_t k = 0; k < was->nedge; k++)
+        m->from[was->edge[k].producer + 2]++;
+    for (uint32_t i = 0; i < n; i++)
+        m->from[i + 2] += m->from[i + 1];
+    for (uint32_t k = 0; k < was->nedge; k++)
+        m->old[m->from[was->edge[k].producer + 1]++] = k;
+    return 0;
+}
+
+/* 1: the producer's edges are those that it had; 0: they are to be found; negative: out of memory. */
+static int from_base(struct maps *m, uint32_t p)
+{
+    uint32_t was = m->base ? m->base->same[p] : UINT32_MAX;
+    if (was == UINT32_MAX)
+        return 0;
+    for (uint32_t i = m->first[p]; i < m->first[p + 1]; i++)
+        if (m->dirty[m->use[i].buffer])
+            return 0;
+    for (uint32_t k = m->from[was]; k < m->from[was + 1]; k++) {
+        struct ana_edge x = m->base->of->edge[m->old[k]];
+        if (!x.nbuffer) /* all_edges */
+            continue;
+        x.producer = p;
+        x.consumer = m->now[x.consumer];
+        x.independent = NULL;
+        x.nindependent = 0;
+        if (!x.independent_blocks)
+            x.classes &= ~(unsigned)ANA_PARTIAL_INDEPENDENCE;
+        if (!dt_push(&m->edge, x))
+            return DT_E_NOMEM;
+    }
+    return 1;
+}
+
 static int by_order(const void *a, const void *b)
 {
     const struct ana_edge *x = a, *y = b;
@@ -388,13 +457,18 @@ static int independent(struct maps *m, struct ana_edge *edge, size_t n)
     return failed ? DT_E_NOMEM : 0;
 }
 
-int ana_maps(struct ana_result *r, uint32_t nlaunch, uint32_t nbuffer, bool all_edges, struct dt_err *e)
+int ana_maps(struct ana_result *r, uint32_t nlaunch, uint32_t nbuffer, bool all_edges, const struct ana_base *base,
+             struct dt_err *e)
 {
-    struct maps m = {.r = r, .nlaunch = nlaunch, .nbuffer = nbuffer, .e = e};
+    struct maps m = {.r = r, .nlaunch = nlaunch, .nbuffer = nbuffer, .base = base, .e = e};
     uint8_t *evidence = dt_calloc((size_t)nlaunch + 1, 1);
     int rc = evidence ? build_uses(&m) : DT_E_NOMEM;
-    for (uint32_t p = 0; p < nlaunch && !rc; p++)
-        rc = from_producer(&m, p, evidence);
+    if (!rc && base)
+        rc = read_base(&m);
+    for (uint32_t p = 0; p < nlaunch && !rc; p++) {
+        int had = from_base(&m, p);
+        rc = had ? had < 0 ? had : 0 : from_producer(&m, p, evidence);
+    }
     if (!rc && all_edges)
         rc = add_the_others(&m);
     if (!rc && m.edge.n)
@@ -416,6 +490,7 @@ int ana_maps(struct ana_result *r, uint32_t nlaunch, uint32_t nbuffer, bool all_
         }
     }
     free(evidence), free(m.use), free(m.first), free(m.by), free(m.at), free(m.place);
+    free(m.now), free(m.from), free(m.old), free(m.dirty);
     free(m.edge.p), free(m.found.p);
     dt_arena_done(&m.tmp);
     return rc ? dt_err_set(e, rc, "no memory for the maps") : 0;

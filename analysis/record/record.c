@@ -298,8 +298,9 @@ static int record_run(struct dev_device *d, const struct dev_prog *p, const stru
     *ret_again = rc && s.sliced && s.found;
     if (!rc && s.o->progress)
         s.o->progress("maps", "", p->graph->nlaunch, p->graph->nlaunch, s.o->user);
+    struct ana_base base = {s.o->base, s.o->base ? s.o->base->prog->graph->nlaunch : 0, s.o->same};
     if (!rc)
-        rc = ana_maps(r, p->graph->nlaunch, p->graph->nbuffer, s.o->all_edges, e);
+        rc = ana_maps(r, p->graph->nlaunch, p->graph->nbuffer, s.o->all_edges, s.o->base ? &base : NULL, e);
     if (rc) {
         ana_free(r);
         return dt_err_set(e, rc, "the analysis failed");

@@ -117,16 +117,18 @@ bool ana_sites_add(struct ana_taint_state *s, struct ana_sites *out, size_t *cap
     if (i->pred != PTX_NO_REG && s->reg[i->pred] > x.guard)
         x.guard = s->reg[i->pred];
     if (i->op == PTX_OP_OPAQUE) {
-        out->opaque = out->side_effects = true;
+        out->opaque = out->side_effects = out->acts = true;
         x.address = DATA, x.reads = x.writes = true, x.opnd = 0xFF;
         return add_site(s, out, cap, x, prov);
     }
-    if (op->flags & PTX_F_SIDE && (i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT || op->flags & PTX_F_CALL))
+    if (op->flags & PTX_F_SIDE && (i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT || op->flags & PTX_F_CALL)) {
         out->side_effects = true;
+        out->acts |= !(op->flags & PTX_F_CALL);
+    }
     /* shared and local memory nobody sees but the block, `volatile` or not */
     if (i->op == PTX_OP_ST && i->space != PTX_SHARED && i->space != PTX_LOCAL &&
         (ptx_has(i, PTX_M_VOLATILE) || ptx_has(i, PTX_M_SYS)))
-        out->side_effects = true;
+        out->side_effects = out->acts = true;
     if (op->flags & PTX_F_CALL) {
         unsigned effect = ana_call_effect(s, i);
         if (!(effect & ~(unsigned)ANA_CALL_EXITS))

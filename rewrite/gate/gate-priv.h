@@ -30,6 +30,19 @@ bool rw_talks(const struct dev_prog *p); /* has it a launch that dataflow fusion
  * is its key there for rw_library_put. */
 int rw_library_get(struct rw_trial *t, struct dev_cost *cost, struct dt_err *e);
 void rw_library_put(const struct rw_trial *t, const struct dev_cost *cost, unsigned orders);
+/* trial.c. May S be tried alone? Buffers must have the same numbers in all states, with scratch behind them, and no
+ * buffer of S may be a module variable or scratch. */
+bool rw_trial_possible(const struct rw_trial *t);
+/* What S touches, and what of it is compared. 1; 0: what is in it was not kept, and the trial is done with; negative:
+ * error. */
+int rw_trial_touch(struct rw_trial *t, struct dt_err *e);
+/* Run S: what it leaves is what T must leave. Run T under an order of blocks, 0: their own, and compare; ret_cost (NULL:
+ * not wanted) is by launch of T. */
+int rw_trial_before(struct rw_trial *t, struct dt_err *e);
+int rw_trial_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_cost, struct dt_err *e);
+struct rw_tried *rw_trial_find(const struct rw_gate *g, const char *key);
+/* orders.c: can these launches of the state run alone at the end, so that a trial need not try all orders? */
+bool rw_orders_can(const struct rw_gate *g, const struct rw_state *s, uint32_t first, uint32_t n);
 /* Of the buffer where T stands. 1: *ret is what is in it; 0: its fill; negative: not kept (trial.c). */
 int rw_trial_content(const struct rw_trial *t, uint32_t buffer, const uint8_t **ret);
 /* Do all blocks of the other program, by its analysis, write the outputs' bytes that the original's write?

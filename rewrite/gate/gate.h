@@ -52,7 +52,7 @@ struct rw_gate { /* what one planning knows of the posted graph, and of what was
     struct rw_sample *sample;      /* what runs of a graph that is too large; else NULL */
     struct dev_cost *sampled_cost; /* by launch of the original */
     struct dt_vec(struct rw_tried) tried;
-    unsigned orders;    /* of a trial that is accepted */
+    unsigned orders;    /* that new launches pass alone: RW_TRIAL_ORDERS in a trial, the others at the end (orders.c) */
     bool from_library;  /* some trial was not run, because the library knew it */
     bool no_library;    /* the library was wrong once: it is not asked any more */
     bool lines_checked; /* line tables change no code (machine-code.c) */
@@ -90,6 +90,8 @@ int rw_reference_snaps(struct dev_device *d, const struct rw_reference *ref, con
 uint64_t rw_reference_us(const struct rw_reference *ref, unsigned inputs, unsigned schedules);
 const struct rw_special *rw_reference_special(const struct rw_reference *ref); /* special.h; NULL: one input only */
 unsigned rw_reference_inputs(const struct rw_reference *ref); /* how many of them the original takes without a fault */
+/* By launch, as posted; NULL: not known, or snaps were made and have it. */
+const struct dev_cost *rw_reference_cost(const struct rw_reference *ref);
 struct rw_reference *rw_reference_free(struct rw_reference *ref);
 const struct dev_cost *rw_snaps_cost(const struct rw_snaps *s); /* by launch */
 bool rw_has_outputs(const struct dt_graph *g);                  /* is there anything to compare (verify.c)? */
@@ -115,7 +117,7 @@ struct rw_sample *rw_sample_free(struct rw_sample *s);
 
 /* ---- S and T alone (trial.c), remembered (library.c) ------------------------------------------------------------- */
 
-#define RW_TRIAL_ORDERS 2 /* shuffled block orders of a trial, if the whole plan is verified in all of them */
+#define RW_TRIAL_ORDERS 1 /* shuffled block orders of a trial: what stays passes the others at the end */
 struct rw_trial {
     struct rw_gate *gate;
     const struct rw_edit *x;
@@ -139,6 +141,11 @@ int rw_trial_begin(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *
 /* The same under shuffled block orders with the race detector. Only after rw_trial_begin gave 1. */
 int rw_trial_finish(struct rw_trial *t, struct dt_err *e);
 void rw_trial_done(struct rw_trial *t);
+/* The orders that trials left to the end, of all new launches of the state, which is analysed (orders.c). Errors as
+ * above. */
+int rw_orders_rest(struct rw_gate *g, struct rw_state *s, struct dt_err *e);
+/* About how many thread-instructions that will be: those of the posted launches in their place. */
+uint64_t rw_orders_work(const struct rw_gate *g, const struct rw_state *first);
 /* Add a launch to a key. Buffers are numbered by first use: number[] of every buffer is UINT32_MAX at first, *n is 0.
  * entry_alone: without the rest of its module. */
 void rw_add_launch(struct dt_sha256 *h, const struct dev_prog *p, uint32_t launch, bool entry_alone, uint32_t *number,

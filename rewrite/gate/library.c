@@ -27,6 +27,7 @@
 
 #define HEAD "dovetail trial 1\n"
 #define MOST_CONTENT (UINT64_C(256) << 20) /* bytes of buffers that are hashed */
+#define MOST_ORDERS 4096
 #define NUMBERS (sizeof((struct dev_cost *)0)->work / sizeof(uint64_t))
 #define PER_LAUNCH (8 * (1 + NUMBERS))
 
@@ -160,7 +161,7 @@ void rw_kept_put(const struct ana_memo *m, const char *head, const char *key, co
 
 static bool library_decode(const struct rw_trial *t, const uint8_t *at, struct dev_cost *cost, unsigned *ret_orders)
 {
-    if (rw_number(at) > RW_TRIAL_ORDERS || rw_number(at + 8) != t->n)
+    if (rw_number(at) > MOST_ORDERS || rw_number(at + 8) != t->n)
         return false;
     *ret_orders = (unsigned)rw_number(at);
     at += 16;

@@ -36,6 +36,7 @@ struct rw_version { /* of a buffer: what `launch` of the original left in it */
 struct rw_snaps {
     const struct ana_result *ana;             /* of the original, borrowed */
     struct dt_vec(struct rw_version) version; /* by launch */
+    size_t *of;                               /* by launch, and one more: its first one */
     struct dev_cost *cost;                    /* by launch */
     uint64_t bytes;
 };
@@ -47,6 +48,7 @@ struct rw_snaps *rw_snaps_free(struct rw_snaps *s)
     if (s) {
         free(s->version.p);
         free(s->cost);
+        free(s->of);
     }
     free(s);
     return NULL;
@@ -60,8 +62,9 @@ int rw_snaps_new(struct dev_run *run, const struct ana_result *a, const struct r
     const struct dt_graph *g = a->prog->graph;
     struct rw_snaps *s = dt_calloc(1, sizeof *s);
     int r = 0;
-    if (!s || !(s->cost = dt_calloc(g->nlaunch + 1, sizeof *s->cost))) {
-        free(s);
+    if (!s || !(s->cost = dt_calloc(g->nlaunch + 1, sizeof *s->cost)) ||
+        !(s->of = dt_calloc((size_t)g->nlaunch + 1, sizeof *s->of))) {
+        rw_snaps_free(s);
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     }
     s->ana = a;
@@ -82,6 +85,7 @@ int rw_snaps_new(struct dev_run *run, const struct ana_result *a, const struct r
             s->bytes += n;
             r = dev_run_download(run, x->buffer, v.bytes, e);
         }
+        s->of[l + 1] = s->version.n;
     }
     if (r < 0)
         rw_snaps_free(s);
@@ -217,9 +221,7 @@ static bool begins_alike(const struct dt_graph *x, const struct dt_graph *y)
     return same;
 }
 
-/* May S be tried alone? Buffers must have the same numbers in all states, with scratch behind them, and no buffer of S
- * may be a module variable or scratch. */
-static bool possible(const struct rw_trial *t)
+bool rw_trial_possible(const struct rw_trial *t)
 {
     const struct dt_graph *g = t->now->graph, *o = t->gate->posted->graph, *n = t->next->graph;
     if (!t->gate->snaps || !t->now->cost || !begins_alike(o, g) || !begins_alike(g, n))
@@ -233,28 +235,40 @@ static bool possible(const struct rw_trial *t)
     return true;
 }
 
-/* What the buffer holds where T stands. 1: *ret; 0: its fill; negative: it was not kept. */
-int rw_trial_content(const struct rw_trial *t, uint32_t buffer, const uint8_t **ret)
+static bool writes(const struct ana_launch *l, uint32_t buffer)
+{
+    for (uint32_t k = 0; k < l->naccess; k++)
+        if (l->access[k].buffer == buffer && l->access[k].writes)
+            return true;
+    return false;
+}
+
+/* What the buffer holds when the first `n` launches have run. 1: *ret; 0: its fill; negative: it was not kept. */
+static int content_after(const struct rw_trial *t, uint32_t n, uint32_t buffer, const uint8_t **ret)
 {
     const struct rw_snaps *s = t->gate->snaps;
     const struct ana_result *a = s->ana;
-    uint32_t last = UINT32_MAX;
-    for (uint32_t l = 0; l < t->first; l++)
-        for (uint32_t o = 0; o < a->prog->graph->nlaunch; o++) {
-            if (!((trial_members(t->gate, t->next, l)[o / 64] >> o % 64) & 1) || (last != UINT32_MAX && o < last))
-                continue;
-            for (uint32_t k = 0; k < a->launch[o].naccess; k++)
-                if (a->launch[o].access[k].buffer == buffer && a->launch[o].access[k].writes)
-                    last = o;
-        }
+    uint32_t last = a->prog->graph->nlaunch;
+    while (last-- > 0) { /* the last writer of all that these launches stand for */
+        bool ran = false;
+        for (uint32_t l = 0; writes(&a->launch[last], buffer) && l < n && !ran; l++)
+            ran = trial_members(t->gate, t->next, l)[last / 64] >> last % 64 & 1;
+        if (ran)
+            break;
+    }
     if (last == UINT32_MAX)
         return 0;
-    for (size_t k = 0; k < s->version.n; k++)
-        if (s->version.p[k].launch == last && s->version.p[k].buffer == buffer) {
+    for (size_t k = s->of[last]; k < s->of[last + 1]; k++)
+        if (s->version.p[k].buffer == buffer) {
             *ret = s->version.p[k].bytes;
             return 1;
         }
     return DT_E_NOMEM;
+}
+
+int rw_trial_content(const struct rw_trial *t, uint32_t buffer, const uint8_t **ret)
+{
+    return content_after(t, t->first, buffer, ret);
 }
 
 static int trial_fill(const struct rw_trial *t, struct dev_run *run, struct dt_err *e)
@@ -283,7 +297,24 @@ static int trial_fetch(const struct rw_trial *t, struct dev_run *run, uint8_t **
     return r;
 }
 
-static int run_before(struct rw_trial *t, struct dt_err *e)
+/* What S leaves is what the launches that it stands for left, where nothing else comes between: no run is needed to
+ * know it. 1; 0: it was not kept; negative: out of memory. */
+static int want_kept(struct rw_trial *t, struct dt_err *e)
+{
+    for (uint32_t b = 0; b < t->now->graph->nbuffer; b++) {
+        const uint8_t *left = NULL;
+        if (!t->compared[b])
+            continue;
+        if (content_after(t, t->first + t->n, b, &left) != 1)
+            return 0;
+        if (!t->want[b] && !(t->want[b] = dt_malloc(t->now->graph->buffer[b].bytes + 1)))
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        memcpy(t->want[b], left, t->now->graph->buffer[b].bytes);
+    }
+    return 1;
+}
+
+int rw_trial_before(struct rw_trial *t, struct dt_err *e)
 {
     uint32_t n = t->now->graph->nlaunch;
     bool *wanted = dt_calloc(n + 1, sizeof *wanted);
@@ -330,7 +361,7 @@ static int trial_compare(const struct rw_trial *t, uint32_t b, const uint8_t *go
 }
 
 /* Run T under one block order. */
-static int run_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_cost, struct dt_err *e)
+int rw_trial_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_cost, struct dt_err *e)
 {
     const struct dt_graph *g = t->now->graph;
     bool *wanted = dt_calloc(t->next->graph->nlaunch + 1, sizeof *wanted);
@@ -368,11 +399,11 @@ static int run_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_co
     return r;
 }
 
-static struct rw_tried *trial_find(const struct rw_trial *t)
+struct rw_tried *rw_trial_find(const struct rw_gate *g, const char *key)
 {
-    for (size_t k = 0; k < t->gate->tried.n; k++)
-        if (!strcmp(t->gate->tried.p[k].key, t->key))
-            return &t->gate->tried.p[k];
+    for (size_t k = 0; k < g->tried.n; k++)
+        if (!strcmp(g->tried.p[k].key, key))
+            return &g->tried.p[k];
     return NULL;
 }
 
@@ -433,37 +464,49 @@ static int begin_each(struct rw_trial *t, struct dt_err *e)
     return r;
 }
 
+int rw_trial_touch(struct rw_trial *t, struct dt_err *e)
+{
+    uint32_t n = t->now->graph->nbuffer;
+    t->touched = dt_calloc(n + 1, 1);
+    t->compared = dt_calloc(n + 1, 1);
+    t->want = dt_calloc(n + 1, sizeof *t->want);
+    if (!t->touched || !t->compared || !t->want)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t s = 0; s < t->x->nlaunch; s++) {
+        const struct ana_launch *l = &t->now->ana->launch[t->x->launch[s]];
+        for (uint32_t k = 0; k < l->naccess; k++) {
+            t->touched[l->access[k].buffer] = true;
+            t->compared[l->access[k].buffer] |= l->access[k].writes;
+        }
+    }
+    for (uint32_t b = 0; b < n; b++) {
+        const uint8_t *from;
+        if (t->touched[b] && rw_trial_content(t, b, &from) < 0) {
+            rw_trial_done(t);
+            return 0;
+        }
+    }
+    return 1;
+}
+
 int rw_trial_begin(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *x, struct rw_state *next,
                    uint32_t first, struct dt_err *e)
 {
     const struct rw_state *now = x->now;
     *t = (struct rw_trial){.gate = g, .x = x, .now = now, .next = next, .first = first, .n = (uint32_t)x->part.n};
-    if (!possible(t))
+    if (!rw_trial_possible(t))
         return 0;
-    uint32_t n = now->graph->nbuffer;
-    t->touched = dt_calloc(n + 1, 1);
-    t->compared = dt_calloc(n + 1, 1);
-    t->want = dt_calloc(n + 1, sizeof *t->want);
-    if (!t->touched || !t->compared || !t->want || key_of(t, t->key) < 0)
+    if (key_of(t, t->key) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (uint32_t s = 0; s < x->nlaunch; s++) {
-        const struct ana_launch *l = &now->ana->launch[x->launch[s]];
-        for (uint32_t k = 0; k < l->naccess; k++) {
-            const uint8_t *from;
-            t->touched[l->access[k].buffer] = true;
-            t->compared[l->access[k].buffer] |= l->access[k].writes;
-            if (rw_trial_content(t, l->access[k].buffer, &from) < 0) {
-                rw_trial_done(t); /* rw_trial_finish has nothing to go on with */
-                return 0;
-            }
-        }
-    }
+    int may = rw_trial_touch(t, e);
+    if (may <= 0)
+        return may;                            /* 0: rw_trial_finish has nothing to go on with */
     for (size_t k = 0; k < x->unread.n; k++) { /* all of a buffer need not even be fetched */
         const struct ana_set *u = &x->unread.p[k].bytes;
         if (u->n == 1 && !u->iv[0].lo && u->iv[0].hi >= now->graph->buffer[x->unread.p[k].buffer].bytes)
             t->compared[x->unread.p[k].buffer] = false;
     }
-    struct rw_tried *known = trial_find(t);
+    struct rw_tried *known = rw_trial_find(t->gate, t->key);
     if (known) {
         memcpy(&next->cost[first], known->cost, t->n * sizeof *next->cost);
         t->orders = known->orders;
@@ -476,8 +519,17 @@ int rw_trial_begin(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *
     }
     int r = rw_library_get(t, &next->cost[first], e);
     t->known = r == 1;
-    if (r == 0 && (r = run_before(t, e)) == 0)
-        r = run_after(t, 0, &next->cost[first], e);
+    int kept = r == 0 ? want_kept(t, e) : 0;
+    if (kept < 0)
+        return kept;
+    if (kept)
+        r = rw_trial_after(t, 0, &next->cost[first], e);
+    if (r == DT_E_INTERNAL && kept) { /* what S leaves otherwise, nobody may read: T is as S, or it is wrong */
+        dt_err_done(e);
+        r = kept = 0;
+    }
+    if (r == 0 && !kept && (r = rw_trial_before(t, e)) == 0)
+        r = rw_trial_after(t, 0, &next->cost[first], e);
     if (r < 0)
         return r;
     t->work = instructions(t);
@@ -504,7 +556,8 @@ int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
     /* if the original races, the gate tries no orders */
     bool later = is_all(t) && !t->gate->original.races, same = one_for_one(t->x) && t->x->kind->same_code;
     /* blocks of the posted code: what is new is which launches run at the same time */
-    unsigned orders = same && t->gate->orders > RW_TRIAL_ORDERS ? RW_TRIAL_ORDERS : t->gate->orders;
+    unsigned orders = same || rw_orders_can(t->gate, t->next, t->first, t->n) ? RW_TRIAL_ORDERS : t->gate->orders;
+    orders = orders < t->gate->orders ? orders : t->gate->orders;
     for (uint32_t k = 0; k < t->n && !t->repeated && !later; k++)
         if (t->next->from[t->first + k] == UINT32_MAX)
             t->order_work += t->next->cost[t->first + k].instructions * orders;
@@ -512,13 +565,13 @@ int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
     if (t->orders >= orders || later)
         return 0;
     if (t->known || one_for_one(t->x)) /* its costs were, S has not run */
-        r = run_before(t, e);
+        r = rw_trial_before(t, e);
     while (r == 0 && t->orders < orders)
-        if ((r = run_after(t, t->orders + 1, NULL, e)) == 0)
+        if ((r = rw_trial_after(t, t->orders + 1, NULL, e)) == 0)
             t->orders++;
     if (r < 0)
         return r;
-    struct rw_tried *x = trial_find(t);
+    struct rw_tried *x = rw_trial_find(t->gate, t->key);
     if (x)
         x->orders = t->orders;
     rw_library_put(t, &t->next->cost[t->first], t->orders);

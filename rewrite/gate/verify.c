@@ -137,6 +137,7 @@ struct rw_reference {
     /* by buffer, NULL: all is compared; empty where what is in it in the end hangs on a race, all bytes elsewhere */
     struct ana_set *only;
     struct ana_interval *whole; /* what those point to */
+    struct dev_cost *cost;      /* by launch, of the first input; NULL: not known, or snaps have it */
     uint64_t race_us, plain_us; /* how long the original took, under the race detector and without */
 };
 
@@ -148,6 +149,7 @@ struct rw_reference *rw_reference_free(struct rw_reference *ref)
         rw_special_free(ref->special);
         free(ref->only);
         free(ref->whole);
+        free(ref->cost);
         free(ref->want);
     }
     free(ref);
@@ -390,7 +392,10 @@ int rw_reference_checked(struct dev_device *d, const struct dev_prog *original, 
         r = leave_races_out(ref, a, checked->racy, e);
     rw_watch(d, ref->talks, 0, false, NULL);
     dev_run_free(x.run);
-    free(x.mine);
+    if (x.cost == x.mine)
+        ref->cost = x.mine;
+    else
+        free(x.mine);
     free(x.once.again);
     if (r < 0) {
         r = rw_recover(d, r, e);
@@ -422,6 +427,8 @@ int rw_reference_snaps(struct dev_device *d, const struct rw_reference *ref, con
     dev_run_free(run);
     return r < 0 ? rw_recover(d, r, e) : 0;
 }
+
+const struct dev_cost *rw_reference_cost(const struct rw_reference *ref) { return ref->cost; }
 
 const struct rw_special *rw_reference_special(const struct rw_reference *ref) { return ref->special; }
 

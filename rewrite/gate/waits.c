@@ -238,9 +238,8 @@ static struct ana_set touched(struct waits *w, const struct ana_result *a, uint3
 static bool conflict(struct waits *w, const struct ana_result *ra, uint32_t a, const struct ana_result *rb, uint32_t b,
                      const char **ret)
 {
-    const struct dt_graph *g = ra->prog->graph;
-    for (uint32_t k = 0; k < g->nbuffer; k++) {
-        *ret = g->buffer[k].name;
+    for (uint32_t k = 0; k < rb->launch[b].naccess; k++) {
+        *ret = rb->prog->graph->buffer[rb->launch[b].access[k].buffer].name;
         struct ana_set aw = touched(w, ra, a, *ret, true), ar = touched(w, ra, a, *ret, false);
         struct ana_set bw = touched(w, rb, b, *ret, true), br = touched(w, rb, b, *ret, false);
         if (ana_set_overlaps(aw, br) || ana_set_overlaps(aw, bw) || ana_set_overlaps(ar, bw))
@@ -349,6 +348,14 @@ static int check_independent(struct waits *w, struct dt_err *e)
     return r;
 }
 
+static bool writes_it(const struct ana_launch *l, uint32_t buffer)
+{
+    for (uint32_t k = 0; k < l->naccess; k++)
+        if (l->access[k].buffer == buffer && l->access[k].writes)
+            return true;
+    return false;
+}
+
 static int check_read_only(struct waits *w, struct dt_err *e)
 {
     const struct dt_graph *g = w->prog->graph;
@@ -359,7 +366,8 @@ static int check_read_only(struct waits *w, struct dt_err *e)
                 x->reads ? touched(w, w->ana, b, g->buffer[x->buffer].name, false) : (struct ana_set){0};
             for (uint32_t a = 0; a <= b && read.n; a++) {
                 bool nc = false;
-                if (a == b ? is_original(w, b) : waits_has(w, w->before, b, a))
+                if (!writes_it(&w->ana->launch[a], x->buffer) ||
+                    (a == b ? is_original(w, b) : waits_has(w, w->before, b, a)))
                     continue;
                 if (!ana_set_overlaps(touched(w, w->ana, a, g->buffer[x->buffer].name, true), read))
                     continue;

@@ -245,7 +245,14 @@ static int put_waits(struct rw_solo *s, struct place *p, bool trigger, uint32_t 
 struct mine {
     struct rw_solo *solo; /* by launch of S */
     bool *waits;          /* by launch of S: it becomes a programmatic one */
+    bool built;           /* the copies are changed */
 };
+
+/* Copy it once: in a chain each launch is asked as consumer and as producer. */
+static int copied(struct rw_solo *s, struct dt_str *why, struct dt_err *e)
+{
+    return s->f ? 0 : rw_solo_copy(s, why, e);
+}
 
 static void programmatic_close_edit(struct rw_edit *x)
 {
@@ -274,8 +281,8 @@ static int programmatic_open_edit(struct rw_edit *x, enum rw_verdict *ret_verdic
         m->solo[k].behind = k > 0;
         struct dt_str text = {0};
         if (r == 0 && k && rw_solo_legal(&m->solo[k], RW_SOLO_WAITS, &text) &&
-            rw_solo_legal(&m->solo[k - 1], RW_SOLO_TRIGGERS, &text) && (r = rw_solo_copy(&m->solo[k], &text, e)) == 0 &&
-            (r = rw_solo_copy(&m->solo[k - 1], &text, e)) == 0) {
+            rw_solo_legal(&m->solo[k - 1], RW_SOLO_TRIGGERS, &text) && (r = copied(&m->solo[k], &text, e)) == 0 &&
+            (r = copied(&m->solo[k - 1], &text, e)) == 0) {
             m->waits[k] = true;
             count++;
         }
@@ -315,7 +322,7 @@ static int programmatic_build(struct rw_edit *x, unsigned level, struct dt_str *
             part->of = k + 1;
             continue;
         }
-        if ((r = rw_solo_copy(s, why, e)) != 0)
+        if ((r = m->built ? rw_solo_copy(s, why, e) : copied(s, why, e)) != 0)
             return r;
         struct place p = {s, x->now->ana, g, x->launch[k], k ? x->launch[k - 1] : 0, &x->arena};
         if (m->waits[k] && (r = put_waits(s, &p, lets, &at, e)) < 0)
@@ -340,6 +347,7 @@ static int programmatic_build(struct rw_edit *x, unsigned level, struct dt_str *
         part->of = k + 1;
         r = rw_solo_text(s, &part->ptx, e);
     }
+    m->built = true;
     return r;
 }
 

@@ -65,7 +65,8 @@ void rw_budget_reserve(struct rw_planner *p, unsigned inputs, unsigned schedules
     if (!p->bounded)
         return;
     double pass = p->gate.sample ? sampled(p) : (double)of_graph(p);
-    p->budget_s -= pass * (inputs + RACES * schedules) / RATE;
+    p->budget_s -=
+        (pass * (inputs + RACES * schedules) + RACES * (double)rw_orders_work(&p->gate, &p->state.p[0])) / RATE;
     uint64_t last = rw_reference_us(p->gate.ref, inputs, schedules), now = dt_now_us();
     p->deadline_us = p->deadline_us > now + last ? p->deadline_us - last : now;
 }

@@ -679,6 +679,8 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
         int r = rw_waits_check(p->dev, top->prog, top->ana, p->state.p[0].prog, &bad);
         if (r == 0)
+            r = rw_orders_rest(&p->gate, top, &bad);
+        if (r == 0)
             r = rw_verify_plan(p->dev, p->gate.ref, top->prog, top->ana, inputs, schedules, !p->unseen, ran, &bad);
         if (p->gate.from_library && !rw_fatal(r) && (r < 0 || !library_right(top, ran))) {
             p->again = true; /* whatever is wrong, it is looked for without what others found */

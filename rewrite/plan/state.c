@@ -200,7 +200,8 @@ int rw_state_first(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
 {
     size_t words = rw_member_words(&p->gate);
     s->member = dt_calloc(s->graph->nlaunch * words + 1, sizeof *s->member);
-    const struct dev_cost *cost = p->gate.snaps ? rw_snaps_cost(p->gate.snaps) : p->gate.sampled_cost;
+    const struct dev_cost *cost = p->gate.snaps ? rw_snaps_cost(p->gate.snaps) : p->gate.sampled_cost,
+                          *posted = p->gate.ref ? rw_reference_cost(p->gate.ref) : NULL;
     s->cost = cost ? dt_calloc(s->graph->nlaunch + 1, sizeof *s->cost) : NULL;
     s->racy = p->gate.original.races ? dt_calloc(s->graph->nlaunch + 1, sizeof *s->racy) : NULL;
     if (!s->member || (cost && !s->cost) || (p->gate.original.races && !s->racy))
@@ -209,8 +210,9 @@ int rw_state_first(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
         s->member[k * words + k / 64] = UINT64_C(1) << k % 64;
         if (s->racy)
             s->racy[k] = p->gate.original.racy[k];
-        if (s->cost && !(p->gate.snaps && rw_other_kernel(p, k))) /* they ran in normal form */
-            s->cost[k] = cost[k];
+        bool other = p->gate.snaps && rw_other_kernel(p, k); /* it ran in normal form */
+        if (s->cost && (!other || posted))
+            s->cost[k] = other ? posted[k] : cost[k];
     }
     return rw_state_time(p, s, e);
 }

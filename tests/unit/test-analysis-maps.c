@@ -313,12 +313,67 @@ static void maps_follow_the_definition(void **state)
             to_launch(&m, &r.arena, l, &r.launch[l]);
             check_conflict(&m, l, &r.launch[l]);
         }
-        assert_int_equal(ana_maps(&r, L, B, true, NULL), 0);
+        assert_int_equal(ana_maps(&r, L, B, true, NULL, NULL), 0);
         assert_int_equal(r.nedge, L * (L - 1) / 2);
         for (int c = 0; c < L; c++)
             for (int p = 0; p < c; p++)
                 check_edge(&m, &r, p, c);
         dt_arena_done(&r.arena);
+    }
+}
+
+/* Edges that are taken over from a result with some of the launches elsewhere, new or gone are those that are found
+ * without it. */
+static void edges_of_another_result_hold(void **state)
+{
+    for (seed = 1; seed <= 400; seed++) {
+        struct model m;
+        struct ana_result was = {{0}}, now = {{0}}, alone = {{0}};
+        uint32_t same[L], n = 0, taken = 0;
+        count = 0;
+        make_model(&m);
+        was.launch = dt_new_array(&was.arena, struct ana_launch, L);
+        now.launch = dt_new_array(&now.arena, struct ana_launch, L);
+        alone.launch = dt_new_array(&alone.arena, struct ana_launch, L);
+        for (int l = 0; l < L; l++)
+            to_launch(&m, &was.arena, l, &was.launch[l]);
+        assert_int_equal(ana_maps(&was, L, B, seed % 2, NULL, NULL), 0);
+        for (uint32_t l = 0; l < L; l++) { /* one goes, one comes anew, two change places */
+            uint32_t at = seed % 3 == 0 && l < 2 ? 1 - l : l;
+            if (seed % 4 == 1 && l == seed % L)
+                continue;
+            bool fresh = seed % 5 == 2 && l == seed / 5 % L;
+            same[n] = fresh ? UINT32_MAX : at;
+            if (fresh)
+                to_launch(&m, &now.arena, (at + 1) % L, &now.launch[n]);
+            else
+                now.launch[n] = was.launch[at];
+            alone.launch[n] = now.launch[n];
+            n++;
+        }
+        struct ana_base base = {&was, L, same};
+        assert_int_equal(ana_maps(&now, n, B, false, &base, NULL), 0);
+        assert_int_equal(ana_maps(&alone, n, B, false, NULL, NULL), 0);
+        assert_int_equal(now.nedge, alone.nedge);
+        for (uint32_t k = 0; k < now.nedge; k++) {
+            struct ana_edge *x = &now.edge[k], *y = &alone.edge[k];
+            assert_true(x->producer == y->producer && x->consumer == y->consumer && x->pairs == y->pairs);
+            assert_true(x->classes == y->classes && x->fan == y->fan && x->evidence == y->evidence);
+            assert_true(x->components == y->components && x->nbuffer == y->nbuffer);
+            assert_memory_equal(x->buffer, y->buffer, x->nbuffer * sizeof *x->buffer);
+            assert_int_equal(x->nindependent, y->nindependent);
+            for (uint32_t q = 0; q < x->nindependent; q++)
+                assert_true(x->independent[q].buffer == y->independent[q].buffer &&
+                            x->independent[q].bytes == y->independent[q].bytes);
+            assert_true(x->any.npairs == y->any.npairs && x->raw.npairs == y->raw.npairs);
+            for (uint32_t q = 0; q < was.nedge; q++)
+                taken += was.edge[q].buffer == x->buffer;
+        }
+        if (!(seed % 3 == 0) && seed % 4 != 1 && seed % 5 != 2)
+            assert_true(taken >= now.nedge); /* nothing is new: all are taken over */
+        dt_arena_done(&now.arena);
+        dt_arena_done(&alone.arena);
+        dt_arena_done(&was.arena);
     }
 }
 
@@ -340,7 +395,7 @@ static void large_maps_are_cheap(void **state)
         assert_int_equal(ana_foot_finish(f, &r.launch[l], NULL), 0);
         ana_foot_free(f);
     }
-    assert_int_equal(ana_maps(&r, 3, 1, false, NULL), 0);
+    assert_int_equal(ana_maps(&r, 3, 1, false, NULL, NULL), 0);
     assert_int_equal(r.nedge, 2);
     assert_int_equal(r.edge[0].classes, ANA_ONE_TO_ONE);
     assert_int_equal(r.edge[0].pairs, N);
@@ -358,6 +413,7 @@ int main(void)
     const struct CMUnitTest t[] = {
         cmocka_unit_test(sets_are_byte_sets),
         cmocka_unit_test(maps_follow_the_definition),
+        cmocka_unit_test(edges_of_another_result_hold),
         cmocka_unit_test(large_maps_are_cheap),
     };
     return cmocka_run_group_tests(t, NULL, NULL);

@@ -222,6 +222,64 @@ static const char gemm[] =
     "    __syncthreads(); }\n"
     "  float *o = c + (row0 + ty * 2) * 128 + col0 + tx; o[0] = p; o[16] = q; o[128] = r; o[144] = s; }\n";
 
+/* A call does not make a kernel run whole where its result is only stored; where it is an address, or what it does
+ * could be seen, it does. The maps are the same in any case. */
+static void calls(void **state)
+{
+    static const struct {
+        const char *body, *before, *use;
+        bool cheap;
+    } k[] = {
+        {"x * 2.0f + 1.0f", "", "c[i] = f(v);", true},
+        {"x > 3.0f ? expf(x) : sqrtf(x) / 7.0f", "", "c[i] = f(v);", true},
+        {"x * 2.0f", "", "c[((unsigned)f((float)(i & 63))) & 255] = v;", false},
+        {"x * 2.0f", "", "if (f((float)i) > 3.0f) c[i] = v;", false},
+        {"x + g", "__device__ float g = 2.0f;\n", "c[i] = f(v);", false},
+        {"(__syncthreads(), x)", "", "c[i] = f(v);", false},
+    };
+    if (!dev_nvrtc_version())
+        SKIP("NVRTC is not installed");
+    for (size_t n = 0; n < sizeof k / sizeof *k; n++) {
+        struct dt_graph *g = NULL;
+        struct dev_prog *p = NULL;
+        struct dt_err e = {0};
+        struct dt_str text = {0};
+        uint64_t count[2];
+        dt_str_addf(&text,
+                    "%s__device__ __noinline__ float f(float x) { return %s; }\n"
+                    "extern \"C\" __global__ void __launch_bounds__(64) called(const float *a, float *c) {\n"
+                    "  const int i = blockIdx.x * 64 + threadIdx.x; float v = 0;\n"
+                    "  for (int q = 0; q < 64; q++) v = v * 1.5f + a[(i + q * 7) & 255];\n  %s }\n",
+                    k[n].before, k[n].body, k[n].use);
+        json_t *j =
+            json_pack("{s:i,s:s,s:{s:{s:s}},s:{s:{s:i,s:s},s:{s:i,s:s}},s:[{s:s,s:s,s:s,s:[i,i,i],s:[i,i,i],s:[{"
+                      "s:s},{s:s}]}]}",
+                      "dovetail", 1, "name", "called", "modules", "m", "cuda", text.s, "buffers", "a", "bytes", 1024,
+                      "role", "input", "c", "bytes", 1024, "role", "output", "launches", "name", "called", "module",
+                      "m", "entry", "called", "grid", 4, 1, 1, "block", 64, 1, 1, "args", "buffer", "a", "buffer", "c");
+        char *s = json_dumps(j, 0);
+        assert_non_null(s);
+        twice("called", s);
+        assert_int_equal(dt_graph_parse(s, strlen(s), &g, &e), 0);
+        assert_int_equal(dev_prog_new(device, g, NULL, NULL, &p, &e), 0);
+        for (unsigned whole = 0; whole < 2; whole++) {
+            struct ana_options o = {.no_slice = whole, .no_summary = true};
+            struct ana_result *r;
+            assert_int_equal(ana_run(device, p, &o, &r, &e), 0);
+            count[whole] = last_instructions();
+            ana_free(r);
+        }
+        print_message("%s / %s: slice %llu, whole %llu\n", k[n].body, k[n].use, (unsigned long long)count[0],
+                      (unsigned long long)count[1]);
+        assert_true(k[n].cheap ? count[0] < count[1] : count[0] == count[1]);
+        dev_prog_free(p);
+        dt_graph_free(g);
+        json_decref(j);
+        free(s);
+        dt_str_done(&text);
+    }
+}
+
 static void a_tiled_gemm_is_cheap(void **state)
 {
     struct dt_graph *g = NULL;
@@ -271,6 +329,7 @@ int main(void)
         cmocka_unit_test(corpus),
         cmocka_unit_test(random_graphs),
         cmocka_unit_test(a_tiled_gemm_is_cheap),
+        cmocka_unit_test(calls),
     };
     return cmocka_run_group_tests(t, open_device, close_device);
 }

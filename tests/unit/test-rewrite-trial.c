@@ -315,6 +315,54 @@ static void test_differ(void **state)
     world_close(&w);
 }
 
+static void one_block(struct dt_str *ptx) /* all blocks do what block 0 does */
+{
+    char *at = ptx->s;
+    int n = 0;
+    for (; (at = strstr(at, "%ctaid.x;")); n++)
+        memcpy(at, "0;       ", 9);
+    assert_true(n > 0);
+}
+
+/* Block orders that a trial left out are run at the end for what stays: equal launches once, a race is found. */
+static void test_orders(void **state)
+{
+    struct world w;
+    struct rw_trial t;
+    world_open(&w);
+    w.p.gate.orders = 8;
+    for (int racy = 0; racy < 2; racy++) {
+        struct dt_err e = {0};
+        fuse(&w, 0, 1, "global", racy ? one_block : NULL);
+        assert_true(rw_orders_can(&w.p.gate, &w.next, w.fused, 1));
+        if (!racy) {
+            assert_int_equal(rw_trial_begin(&t, &w.p.gate, &w.x, &w.next, w.fused, &e), 1);
+            must(rw_trial_finish(&t, &e), &e);
+            assert_int_equal(t.orders, RW_TRIAL_ORDERS);
+            rw_trial_done(&t);
+        }
+        must(ana_run(w.dev, w.next.prog, NULL, &w.next.ana, &e), &e);
+        size_t before = w.p.gate.tried.n;
+        for (int again = 0; again < 2 && !racy; again++) {
+            must(rw_orders_rest(&w.p.gate, &w.next, &e), &e);
+            assert_int_equal(w.p.gate.tried.n, before + 1);
+            assert_int_equal(w.p.gate.tried.p[before].orders, 8);
+        }
+        if (racy) {
+            int r = rw_orders_rest(&w.p.gate, &w.next, &e);
+            assert_int_equal(rw_recover(w.dev, r, &e), DT_E_RACE);
+            assert_int_equal(w.p.gate.tried.n, before);
+            dt_err_done(&e);
+        }
+        unfuse(&w);
+    }
+    /* those of the posted launches: f and g, in turn, and no memset or copy */
+    assert_true(rw_orders_work(&w.p.gate, &w.p.state.p[0]) > 0);
+    w.p.gate.orders = RW_TRIAL_ORDERS;
+    assert_int_equal(rw_orders_work(&w.p.gate, &w.p.state.p[0]), 0);
+    world_close(&w);
+}
+
 /* A chain in which nothing moves between launches is tried launch by launch: each stands for its own, and an equal one
  * runs once. */
 static void test_chain(void **state)
@@ -461,7 +509,7 @@ int main(void)
         cmocka_unit_test(test_time),     cmocka_unit_test(test_derive),       cmocka_unit_test(test_steps),
         cmocka_unit_test(test_agree),    cmocka_unit_test(test_bundles_kept), cmocka_unit_test(test_differ),
         cmocka_unit_test(test_chain),    cmocka_unit_test(test_once),         cmocka_unit_test(test_flood),
-        cmocka_unit_test(test_analysis),
+        cmocka_unit_test(test_analysis), cmocka_unit_test(test_orders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
