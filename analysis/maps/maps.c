@@ -9,8 +9,8 @@
  * Each hazard of a pair of launches and buffer becomes a link (pairs of strip sets that share a live byte);
  * relation.c makes block pairs of the links.
  *
- * An edge of `base` is taken over where no launch that touches one of the producer's buffers is new, gone or elsewhere in
- * their order: states of a planning differ in few launches.
+ * An edge of `base` is taken over where no launch that touches one of the producer's buffers is new, gone or elsewhere
+ * in their order: states of a planning differ in few launches.
  *
  * Evidence of an edge: the worst of the planes (footprint.c) of either side that share a live byte.
  * Independent bytes: what the consumer reads exactly, minus all that is perhaps written from the producer on.

@@ -36,8 +36,8 @@ bool rw_trial_possible(const struct rw_trial *t);
 /* What S touches, and what of it is compared. 1; 0: what is in it was not kept, and the trial is done with; negative:
  * error. */
 int rw_trial_touch(struct rw_trial *t, struct dt_err *e);
-/* Run S: what it leaves is what T must leave. Run T under an order of blocks, 0: their own, and compare; ret_cost (NULL:
- * not wanted) is by launch of T. */
+/* Run S: what it leaves is what T must leave. Run T under an order of blocks, 0: their own, and compare; ret_cost
+ * (NULL: not wanted) is by launch of T. */
 int rw_trial_before(struct rw_trial *t, struct dt_err *e);
 int rw_trial_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_cost, struct dt_err *e);
 struct rw_tried *rw_trial_find(const struct rw_gate *g, const char *key);

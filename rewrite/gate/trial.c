@@ -235,7 +235,7 @@ bool rw_trial_possible(const struct rw_trial *t)
     return true;
 }
 
-static bool writes(const struct ana_launch *l, uint32_t buffer)
+static bool trial_writes(const struct ana_launch *l, uint32_t buffer)
 {
     for (uint32_t k = 0; k < l->naccess; k++)
         if (l->access[k].buffer == buffer && l->access[k].writes)
@@ -251,7 +251,7 @@ static int content_after(const struct rw_trial *t, uint32_t n, uint32_t buffer, 
     uint32_t last = a->prog->graph->nlaunch;
     while (last-- > 0) { /* the last writer of all that these launches stand for */
         bool ran = false;
-        for (uint32_t l = 0; writes(&a->launch[last], buffer) && l < n && !ran; l++)
+        for (uint32_t l = 0; trial_writes(&a->launch[last], buffer) && l < n && !ran; l++)
             ran = trial_members(t->gate, t->next, l)[last / 64] >> last % 64 & 1;
         if (ran)
             break;
