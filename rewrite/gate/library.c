@@ -27,7 +27,7 @@
 
 #define HEAD "dovetail trial 1\n"
 #define MOST_CONTENT (UINT64_C(256) << 20) /* bytes of buffers that are hashed */
-#define MOST_ORDERS 64 /* block orders that a planning asks for */
+#define MOST_ORDERS 64                     /* block orders that a planning asks for */
 #define NUMBERS (sizeof((struct dev_cost *)0)->work / sizeof(uint64_t))
 #define PER_LAUNCH (8 * (1 + NUMBERS))
 

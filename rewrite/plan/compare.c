@@ -279,6 +279,9 @@ static int compare_modelled(struct rw_planner *p, struct rw_state *now, struct r
     int r = rw_state_doubts(p, now, e);
     if (r == 0 && sure_again(p, now, next))
         return 1;
+    rw_not_guessed(now); /* what equal edits did adds up; one that is new is held against the model */
+    if (r == 0)
+        r = rw_state_doubts(p, now, e);
     if (r == 0)
         r = rw_state_doubts(p, next, e);
     for (unsigned k = 1; r == 0 && now->doubt_us && next->doubt_us && (name = dev_doubt(p->dev, k, &moot)); k++) {

@@ -88,7 +88,13 @@ static int fake_only_in(const struct rw_state *s, const struct rw_state *o, uint
     *ret = dt_memdup((uint32_t[]){1, 2}, *ret_n * sizeof **ret);
     return 0;
 }
-static int fake_state_doubts(struct rw_planner *p, struct rw_state *s, struct dt_err *e) { return 0; }
+static const double *modelled; /* three of a state that has none; NULL: it gets none */
+static int fake_state_doubts(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
+{
+    if (!s->doubt_us && modelled)
+        s->doubt_us = dt_memdup(modelled, 3 * sizeof *modelled);
+    return 0;
+}
 static int fake_recover(struct dev_device *d, int r, struct dt_err *e) { return r; }
 
 #define dev_info(d) fake_info(d)
@@ -394,6 +400,35 @@ static void test_again(void **state)
     info.soft = false;
 }
 
+/* Times that follow from equal edits drift as they add up: an edit that is new is held against the model's. */
+static void test_drift(void **state)
+{
+    static const struct rw_options none;
+    static const double model[] = {1000, 1200, 900};
+    struct rw_planner p = {.opt = &none};
+    for (int guessed = 0; guessed < 2; guessed++) {
+        struct dt_err e = {0};
+        struct dt_str why = {0};
+        begin();
+        info.soft = true;
+        now.time.time_us = 1000;
+        next.time.time_us = 900;
+        now.begin_us = dt_memdup((double[]){0, 300, 200}, sizeof(double[3])); /* nothing dominates */
+        now.end_us = dt_memdup((double[]){300, 600, 1000}, sizeof(double[3]));
+        now.doubt_us = dt_memdup((double[]){1000, 1050, 900}, sizeof(double[3]));
+        next.doubt_us = dt_memdup((double[]){900, 1100, 899}, sizeof(double[3]));
+        now.guessed = guessed;
+        modelled = model;
+        assert_int_equal(rw_faster(&p, &now, &next, &why, &e), guessed);
+        assert_false(now.guessed);
+        EQUAL(now.doubt_us[1], guessed ? 1200 : 1050);
+        modelled = NULL;
+        dt_str_done(&why);
+    }
+    rw_sure_done(&p);
+    info.soft = false;
+}
+
 /* What is slower under a doubt is kept all the same where it has fewer launches, one after the other, and asks for no
  * more of anything. */
 static void test_dominates(void **state)
@@ -422,10 +457,10 @@ static void test_dominates(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_times), cmocka_unit_test(test_decides),
-                                       cmocka_unit_test(test_kept),  cmocka_unit_test(test_known),
-                                       cmocka_unit_test(test_model), cmocka_unit_test(test_stake),
-                                       cmocka_unit_test(test_again), cmocka_unit_test(test_dominates)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_times), cmocka_unit_test(test_decides), cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_known), cmocka_unit_test(test_model),   cmocka_unit_test(test_stake),
+        cmocka_unit_test(test_again), cmocka_unit_test(test_drift),   cmocka_unit_test(test_dominates)};
     int r = cmocka_run_group_tests(tests, NULL, NULL);
     rw_state_done(&now);
     rw_state_done(&next);
