@@ -423,7 +423,7 @@ class Verbs(WaysCase):
         write(self.dir + "/sub", "k.txt", SCALE)
         g["modules"]["m"] = {"ptx": {"file": "k.txt"}}  # the member says what it is
         write(self.dir + "/sub", "g.json", g)
-        self.assertEqual(self.both("analyze", path), (a, b))
+        self.assertEqual(self.both("analyze", path), [a, b])
         g["modules"]["m"] = {"cuda": {"file": "missing.cu"}}
         r = cli("analyze", write(self.dir, "h.json", g), "--json", *self.ways["service"])
         self.assertEqual((r.returncode, json.loads(r.stdout)["pointer"]), (3, "/modules/m/cuda/file"))
