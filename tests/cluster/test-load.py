@@ -5,6 +5,7 @@ DOVETAIL_TEST_GRAPHS: how many graphs (60). DOVETAIL_TEST_ROWS: how many results
 graph that two hosts searched for; where one is allowed, it is counted, and belongs to a job that could not reach the
 server.
 """
+import contextlib
 import datetime
 import json
 import os
@@ -181,16 +182,21 @@ class Load(Cluster):
         self.doomed = [dead]
         load = self.begin(hosts, graphs, 0.05)
         patient(lambda: self.told(dead, "plan") > 2)
-        workers, held = [w["pid"] for w in dead.workers()], 0
-        for _ in range(100):  # stopped while they search, so that it does hold some
+        workers, held = [], 0
+
+        def tell(signal_):
             for w in workers:
-                os.kill(w, signal.SIGSTOP)
+                with contextlib.suppress(ProcessLookupError):  # one that ended has a successor
+                    os.kill(w, signal_)
+
+        for _ in range(100):  # stopped while they search, so that it does hold some
+            workers = [w["pid"] for w in dead.workers()]
+            tell(signal.SIGSTOP)
             time.sleep(0.3 * SLOW)
             held = self.cluster(dead)["leases"]
             if held:
                 break
-            for w in workers:
-                os.kill(w, signal.SIGCONT)
+            tell(signal.SIGCONT)
             time.sleep(0.1)
         self.assertGreater(held, 0)
         dead.process.kill()
