@@ -3,10 +3,12 @@
  *
  * The reference run (verify.c) keeps, up to SNAP_BYTES, what every launch left in the buffers that it writes. So for
  * each buffer it is known what S finds in memory where T will stand: what the last launch before that place left there.
- * S runs on that content, and T runs on it, in order and under shuffled block orders with the race detector. Everything
- * that either writes is compared, except bytes of which the edit says that no later launch reads them (intermediates
- * that moved to shared memory, blocks that are not launched). The block orders of a long chain that is most of the
- * graph are left to the verification of the plan.
+ * T runs on that content, in order and under a shuffled block order with the race detector, and everything that S
+ * writes is compared with what the launches that S stands for left. Where that differs, S runs on the content as well
+ * and decides: bytes that nobody reads may be other ones by then. Left out are bytes of which the edit says that no
+ * later launch reads them (intermediates that moved to shared memory, blocks that are not launched). The other block
+ * orders are for what stays (orders.c); those of a long chain that is most of the graph, for the verification of the
+ * plan.
  *
  * Where each launch of T stands for one of S (programmatic launches), they are tried one by one: of a chain of all
  * layers, what repeats runs once.
