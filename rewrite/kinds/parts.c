@@ -346,8 +346,13 @@ int rw_parts_text(struct rw_edit *x, struct rw_parts *m, const char *word, struc
                : 0;
 }
 
-void rw_parts_done(struct rw_parts *m)
+void rw_parts_close(struct rw_edit *x)
 {
-    rw_cand_done(&m->one);
-    rw_cand_done(&m->all);
+    struct rw_parts *m = x->mine;
+    if (m) {
+        rw_cand_done(&m->one);
+        rw_cand_done(&m->all);
+    }
+    free(m);
+    x->mine = NULL;
 }

@@ -30,6 +30,6 @@ int rw_parts_beside(struct rw_edit *x, struct rw_parts *m, unsigned level, uint3
 int rw_parts_text(struct rw_edit *x, struct rw_parts *m, const char *word, struct dt_str *why, struct dt_err *e);
 /* made_well() of a kind: no two blocks of the new launch touch a byte in conflict. */
 bool rw_parts_apart(const struct rw_edit *x, const struct rw_state *next, struct dt_str *why);
-void rw_parts_done(struct rw_parts *m);
+void rw_parts_close(struct rw_edit *x); /* x->mine is a struct rw_parts, or NULL */
 
 #endif

@@ -64,14 +64,6 @@ static int slice_build(struct rw_edit *x, unsigned level, struct dt_str *why, st
     return r < 0 ? r : rw_parts_text(x, m, word, why, e);
 }
 
-static void slice_close(struct rw_edit *x)
-{
-    if (x->mine)
-        rw_parts_done(x->mine);
-    free(x->mine);
-    x->mine = NULL;
-}
-
 const struct rw_rewrite rw_slice = {
     .name = "slice",
     .needs = "a launch whose blocks are too few for the device, and whose stores need different things",
@@ -83,5 +75,5 @@ const struct rw_rewrite rw_slice = {
     .open = slice_open,
     .build = slice_build,
     .made_well = rw_parts_apart,
-    .close = slice_close,
+    .close = rw_parts_close,
 };

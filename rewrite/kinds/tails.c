@@ -121,14 +121,6 @@ static bool tails_made_well(const struct rw_edit *x, const struct rw_state *next
     return rw_parts_apart(x, next, why);
 }
 
-static void tails_close(struct rw_edit *x)
-{
-    if (x->mine)
-        rw_parts_done(x->mine);
-    free(x->mine);
-    x->mine = NULL;
-}
-
 const struct rw_rewrite rw_tails = {
     .name = "tails",
     .needs = "a launch whose last wave is partly filled, and whose stores need different things",
@@ -140,5 +132,5 @@ const struct rw_rewrite rw_tails = {
     .open = tails_open,
     .build = tails_build,
     .made_well = tails_made_well,
-    .close = tails_close,
+    .close = rw_parts_close,
 };
