@@ -5,6 +5,9 @@
 #include "rewrite/emit/emit.h"
 #include "rewrite/gate/gate.h"
 
+uint64_t rw_input_seed(unsigned input); /* of the first input 0 */
+/* Which sorts of special values (special.h) an input has, of so many. */
+unsigned rw_input_sorts(unsigned inputs, unsigned input);
 void rw_original_done(struct rw_original *o);
 void rw_pieces_done(struct rw_gate *g); /* machine-code.c */
 struct rw_checked_once {                /* which launches of a program the race detector need not see (once.c) */
@@ -21,7 +24,9 @@ int rw_flood_run(struct dev_device *d, struct dev_run *run, const struct ana_res
  * borrowed. */
 int rw_snaps_new(struct dev_run *run, const struct ana_result *a, const struct rw_checked_once *once,
                  struct rw_snaps **ret, struct dt_err *e);
-struct rw_snaps *rw_snaps_free(struct rw_snaps *s);
+/* What the buffer held in that run before this launch. 1: *ret; 0: its fill; negative: it was not kept. */
+int rw_snaps_before(const struct rw_snaps *s, uint32_t launch, uint32_t buffer, const uint8_t **ret);
+void rw_regions_done(struct rw_regions *x);
 /* The order of blocks of later launches, and whether races are looked for: any conflict of two blocks, or, of launches
  * whose blocks talk, those that nothing orders (docs/CHECKING.md). */
 int rw_watch(struct dev_device *d, bool talks, uint64_t seed, bool races, struct dt_err *e);

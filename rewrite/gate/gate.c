@@ -14,6 +14,7 @@ void rw_gate_done(struct rw_gate *g)
 {
     rw_pieces_done(g);
     rw_original_done(&g->original);
+    rw_regions_done(&g->regions);
     rw_reference_free(g->ref);
     rw_snaps_free(g->snaps);
     rw_sample_free(g->sample);

@@ -41,6 +41,11 @@ struct rw_piece {            /* a posted kernel, assembled by itself with the li
     size_t len;
     struct dt_str crosses; /* not empty: its cubin need not be what runs (rw_calls_cross) */
 };
+struct rw_regions { /* special values region by region (regions.c) */
+    unsigned n, distinct;       /* regions with new code; those that ran, equal ones once */
+    unsigned spared;            /* runs without some of the values, which the posted launches do not take */
+    struct rw_special *special; /* what was put where; NULL: nothing was */
+};
 struct rw_gate { /* what one planning knows of the posted graph, and of what was tried against it */
     struct dev_device *dev;
     const struct rw_options *opt;
@@ -52,6 +57,7 @@ struct rw_gate { /* what one planning knows of the posted graph, and of what was
     struct rw_sample *sample;      /* what runs of a graph that is too large; else NULL */
     struct dev_cost *sampled_cost; /* by launch of the original */
     struct dt_vec(struct rw_tried) tried;
+    struct rw_regions regions;
     unsigned orders;    /* that new launches pass alone: RW_TRIAL_ORDERS in a trial, the others at the end (orders.c) */
     bool from_library;  /* some trial was not run, because the library knew it */
     bool no_library;    /* the library was wrong once: it is not asked any more */
@@ -82,6 +88,10 @@ int rw_reference_checked(struct dev_device *d, const struct dev_prog *original, 
                          const struct ana_result *a, const struct rw_sample *sample, const struct dev_cost *cost,
                          struct rw_original *checked, struct rw_reference **ret, struct rw_snaps **ret_snaps,
                          struct dt_err *e);
+/* Of a large graph only the first input has run: are there others, and run them. DT_E_BOUNDS and its like: a fault of
+ * the posted launches. */
+bool rw_reference_later(const struct rw_reference *ref);
+int rw_reference_rest(struct rw_reference *ref, struct dt_err *e);
 /* Run another program that is to leave the same, launch by launch, on the first input, and keep what trials need.
  * DT_E_INTERNAL: it leaves something else. */
 int rw_reference_snaps(struct dev_device *d, const struct rw_reference *ref, const struct dev_prog *p,
@@ -94,6 +104,8 @@ unsigned rw_reference_inputs(const struct rw_reference *ref); /* how many of the
 const struct dev_cost *rw_reference_cost(const struct rw_reference *ref);
 struct rw_reference *rw_reference_free(struct rw_reference *ref);
 const struct dev_cost *rw_snaps_cost(const struct rw_snaps *s); /* by launch */
+const struct ana_result *rw_snaps_ana(const struct rw_snaps *s); /* of the graph that left them */
+struct rw_snaps *rw_snaps_free(struct rw_snaps *s);
 bool rw_has_outputs(const struct dt_graph *g);                  /* is there anything to compare (verify.c)? */
 
 /* ---- samples of graphs that are too large to run whole (sample.c) ------------------------------------------------ */
@@ -146,6 +158,11 @@ void rw_trial_done(struct rw_trial *t);
 int rw_orders_rest(struct rw_gate *g, struct rw_state *s, struct dt_err *e);
 /* About how many thread-instructions that will be: those of the posted launches in their place. */
 uint64_t rw_orders_work(const struct rw_gate *g, const struct rw_state *first);
+/* The inputs with special values for a plan of a large graph: each region of it on what the original has in memory
+ * there (regions.c). posted: the posted kernels; plan: before its layout, analysed. *ret_pass false: a region cannot run
+ * alone, or leaves something else, and the whole is to be run. */
+int rw_regions_check(struct rw_gate *g, const struct dev_prog *posted, const struct rw_state *plan, unsigned inputs,
+                     bool *ret_pass, struct dt_err *e);
 /* Add a launch to a key. Buffers are numbered by first use: number[] of every buffer is UINT32_MAX at first, *n is 0.
  * entry_alone: without the rest of its module. */
 void rw_add_launch(struct dt_sha256 *h, const struct dev_prog *p, uint32_t launch, bool entry_alone, uint32_t *number,

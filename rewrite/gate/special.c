@@ -169,6 +169,13 @@ static void ordinary(const struct dt_buffer *b, enum rw_kind k, uint64_t seed_ad
     dt_fill_bytes(&like, seed_add, out);
 }
 
+void rw_special_put(const struct rw_special *s, uint32_t buffer, uint8_t *p, uint64_t seed, unsigned sorts)
+{
+    for (int sort = 0; sort < SORTS; sort++)
+        if (s->sorts[buffer] & sorts & 1u << sort)
+            scatter(p, s->graph->buffer[buffer].bytes, s->kind[buffer], sort, seed + buffer);
+}
+
 int rw_special_upload(const struct rw_special *s, struct dev_run *run, const struct dt_graph *g, uint64_t seed_add,
                       unsigned sorts, struct dt_err *e)
 {
@@ -181,9 +188,7 @@ int rw_special_upload(const struct rw_special *s, struct dev_run *run, const str
         if (!p)
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
         ordinary(b, s->kind[k], seed_add, p);
-        for (int sort = 0; sort < SORTS; sort++)
-            if (s->sorts[k] & sorts & 1u << sort)
-                scatter(p, b->bytes, s->kind[k], sort, seed_add + k);
+        rw_special_put(s, k, p, seed_add, sorts);
         int r = dev_run_upload(run, to, p, e);
         if (r < 0)
             return r;
@@ -225,12 +230,13 @@ static void by_first_use(struct uses *u, const struct dt_graph *g)
             special_used(u, k);
 }
 
-static bool takes(const struct dt_buffer *b)
+static bool takes(const struct dt_buffer *b, bool inner)
 {
-    return b->bytes && !b->constant && (b->role == DT_INPUT || b->role == DT_INOUT || b->role == DT_WEIGHT);
+    return b->bytes && !b->constant &&
+           (inner || b->role == DT_INPUT || b->role == DT_INOUT || b->role == DT_WEIGHT);
 }
 
-int rw_special_new(const struct dev_prog *original, bool soft, struct rw_special **ret, struct dt_err *e)
+int rw_special_new(const struct dev_prog *original, bool soft, bool inner, struct rw_special **ret, struct dt_err *e)
 {
     const struct dt_graph *g = original->graph;
     struct rw_special *s = dt_calloc(1, sizeof *s);
@@ -255,8 +261,8 @@ int rw_special_new(const struct dev_prog *original, bool soft, struct rw_special
     for (uint32_t k = 0; k < g->nbuffer; k++) {
         bool decides = c[k].addresses || c[k].trips || (!soft && c[k].branches);
         s->kind[k] = c[k].kind;
-        s->range[k] = takes(&g->buffer[k]) && decides && (!soft || !rw_kind_is_float(c[k].kind));
-        for (int sort = 0; takes(&g->buffer[k]) && !s->range[k] && sort < SORTS; sort++)
+        s->range[k] = takes(&g->buffer[k], inner) && decides && (!soft || !rw_kind_is_float(c[k].kind));
+        for (int sort = 0; takes(&g->buffer[k], inner) && !s->range[k] && sort < SORTS; sort++)
             if (how_many(c[k].kind, sort))
                 s->sorts[k] |= (uint8_t)(1u << sort);
     }

@@ -59,12 +59,16 @@ struct rw_special {
     const char **dropped; /* by buffer: why sorts were dropped, static; NULL: none was */
     unsigned tries;       /* runs of the original that the search may still take */
 };
-int rw_special_new(const struct dev_prog *original, bool soft, struct rw_special **ret, struct dt_err *e);
+/* inner: also the buffers that launches write for each other, for launches that run alone (regions.c). */
+int rw_special_new(const struct dev_prog *original, bool soft, bool inner, struct rw_special **ret, struct dt_err *e);
 struct rw_special *rw_special_free(struct rw_special *s);
 /* Call after dev_run_fill with the same seed_add. Puts special values of the given sorts, as far as s->sorts has them
  * for the buffer, into the buffers of `g`: the original's graph, or a plan's. */
 int rw_special_upload(const struct rw_special *s, struct dev_run *run, const struct dt_graph *g, uint64_t seed_add,
                       unsigned sorts, struct dt_err *e);
+
+/* The same into the bytes at p, which hold what is in the buffer of s->graph. */
+void rw_special_put(const struct rw_special *s, uint32_t buffer, uint8_t *p, uint64_t seed, unsigned sorts);
 
 /* Bound the search by the instructions of one run of the original. */
 void rw_special_work(struct rw_special *s, uint64_t instructions);

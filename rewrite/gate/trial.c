@@ -58,6 +58,8 @@ struct rw_snaps *rw_snaps_free(struct rw_snaps *s)
 
 const struct dev_cost *rw_snaps_cost(const struct rw_snaps *s) { return s->cost; }
 
+const struct ana_result *rw_snaps_ana(const struct rw_snaps *s) { return s->ana; }
+
 int rw_snaps_new(struct dev_run *run, const struct ana_result *a, const struct rw_checked_once *once,
                  struct rw_snaps **ret, struct dt_err *e)
 {
@@ -245,6 +247,25 @@ static bool trial_writes(const struct ana_launch *l, uint32_t buffer)
     return false;
 }
 
+/* What the launch left in the buffer that it writes. 1: *ret; negative: it was not kept. */
+static int snap_left(const struct rw_snaps *s, uint32_t launch, uint32_t buffer, const uint8_t **ret)
+{
+    for (size_t k = s->of[launch]; k < s->of[launch + 1]; k++)
+        if (s->version.p[k].buffer == buffer) {
+            *ret = s->version.p[k].bytes;
+            return 1;
+        }
+    return DT_E_NOMEM;
+}
+
+int rw_snaps_before(const struct rw_snaps *s, uint32_t launch, uint32_t buffer, const uint8_t **ret)
+{
+    while (launch-- > 0)
+        if (trial_writes(&s->ana->launch[launch], buffer))
+            return snap_left(s, launch, buffer, ret);
+    return 0;
+}
+
 /* What the buffer holds when the first `n` launches have run. 1: *ret; 0: its fill; negative: it was not kept. */
 static int content_after(const struct rw_trial *t, uint32_t n, uint32_t buffer, const uint8_t **ret)
 {
@@ -258,14 +279,7 @@ static int content_after(const struct rw_trial *t, uint32_t n, uint32_t buffer, 
         if (ran)
             break;
     }
-    if (last == UINT32_MAX)
-        return 0;
-    for (size_t k = s->of[last]; k < s->of[last + 1]; k++)
-        if (s->version.p[k].buffer == buffer) {
-            *ret = s->version.p[k].bytes;
-            return 1;
-        }
-    return DT_E_NOMEM;
+    return last == UINT32_MAX ? 0 : snap_left(s, last, buffer, ret);
 }
 
 int rw_trial_content(const struct rw_trial *t, uint32_t buffer, const uint8_t **ret)

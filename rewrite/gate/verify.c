@@ -53,10 +53,9 @@ static void outputs_done(struct outputs *o)
     memset(o, 0, sizeof *o);
 }
 
-#define SEED(input) ((uint64_t)(input)*7919)
+uint64_t rw_input_seed(unsigned input) { return (uint64_t)input * 7919; }
 
-/* Which sorts of special values an input has. */
-static unsigned sorts(unsigned inputs, unsigned input)
+unsigned rw_input_sorts(unsigned inputs, unsigned input)
 {
     return !input ? 0 : input + 1 == inputs ? RW_SPECIAL_ALL : input + 2 == inputs ? RW_SPECIAL_SMALL : 0;
 }
@@ -65,8 +64,8 @@ static int verify_fill(struct dev_run *r, const struct rw_special *s, const stru
                        unsigned input, struct dt_err *e)
 {
     static const int poison[] = {0xFF, 0xA5, 0x00, 0x5A};
-    int x = dev_run_fill(r, SEED(input), poison[input % 4], e);
-    return x < 0 || !s || !sorts(inputs, input) ? x : rw_special_upload(s, r, g, SEED(input), sorts(inputs, input), e);
+    int x = dev_run_fill(r, rw_input_seed(input), poison[input % 4], e);
+    return x < 0 || !s || !rw_input_sorts(inputs, input) ? x : rw_special_upload(s, r, g, rw_input_seed(input), rw_input_sorts(inputs, input), e);
 }
 
 static int verify_fetch(struct dev_run *r, const struct dt_graph *g, struct outputs *o, struct dt_err *e)
@@ -134,6 +133,11 @@ struct rw_reference {
     bool talks;                     /* blocks of a launch are in conflict: the fast detector cannot be used */
     bool races;                     /* nothing orders them, or threads of a block: no detector can be used */
     bool large;                     /* a pass is long: the race detector sees region by region, not the whole */
+    bool later;                     /* only the first input has run: rw_reference_rest runs the others */
+    struct dev_device *dev;         /* these three are for that; borrowed */
+    const struct dev_prog *original;
+    const struct ana_result *ana;
+    uint64_t limit;
     /* by buffer, NULL: all is compared; empty where what is in it in the end hangs on a race, all bytes elsewhere */
     struct ana_set *only;
     struct ana_interval *whole; /* what those point to */
@@ -293,6 +297,28 @@ static int other_input(void *user, bool *ret_flooded, struct dt_err *e)
     return rw_recover(x->dev, r, e);
 }
 
+/* Run the inputs with special values. */
+static int other_inputs(struct runs *x, struct dt_err *e)
+{
+    struct rw_reference *ref = x->ref;
+    int r = 0;
+    for (x->input = 1; x->input < ref->inputs && r == 0; x->input++) {
+        unsigned s = rw_input_sorts(ref->inputs, x->input);
+        x->flood = x->whole = false;
+        r = rw_special_search(ref->special, s, other_input, x, e);
+        if (r == 0 && !ref->want[x->input].p) { /* the last run was not to the end */
+            x->whole = true;
+            r = other_input(x, &(bool){false}, e);
+        }
+        /* the posted input works and this one does not suit the kernels: an index made from data, for example */
+        if (r == DT_E_BOUNDS) {
+            dt_err_done(e);
+            r = 0;
+        }
+    }
+    return r;
+}
+
 /* Run the posted input, once more if blocks talk to each other; then run the others. */
 static int all_inputs(struct runs *x, const struct ana_result *a, struct rw_snaps **ret_snaps, struct dt_err *e)
 {
@@ -314,21 +340,8 @@ static int all_inputs(struct runs *x, const struct ana_result *a, struct rw_snap
         if ((r = rw_original_check(x->dev, x->original, a, ref->sample, x->cost, ref->talks, x->checked, e)) == 0)
             ref->races = x->checked->races;
     }
-    for (x->input = 1; x->input < ref->inputs && r == 0; x->input++) {
-        unsigned s = sorts(ref->inputs, x->input);
-        x->flood = x->whole = false;
-        r = rw_special_search(ref->special, s, other_input, x, e);
-        if (r == 0 && !ref->want[x->input].p) { /* the last run was not to the end */
-            x->whole = true;
-            r = other_input(x, &(bool){false}, e);
-        }
-        /* the posted input works and this one does not suit the kernels: an index made from data, for example */
-        if (r == DT_E_BOUNDS) {
-            dt_err_done(e);
-            r = 0;
-        }
-    }
-    return r;
+    ref->later = r == 0 && x->checked && x->soft && ref->large && !ref->sample;
+    return r < 0 || ref->later ? r : other_inputs(x, e);
 }
 
 /* Whatever a launch writes that races, or that reads what hangs on a race, is another thing in every run: it is not
@@ -385,11 +398,15 @@ int rw_reference_checked(struct dev_device *d, const struct dev_prog *original, 
     ref->graph = original->graph;
     ref->inputs = inputs ? inputs : 1;
     ref->sample = sample;
-    int r = ref->inputs > 1 ? rw_special_new(original, x.soft, &ref->special, e) : 0;
+    ref->dev = d;
+    ref->original = original;
+    ref->ana = a;
+    int r = ref->inputs > 1 ? rw_special_new(original, x.soft, false, &ref->special, e) : 0;
     if (r == 0)
         r = all_inputs(&x, a, ret_snaps, e);
     if (r == 0 && checked && checked->races && a)
         r = leave_races_out(ref, a, checked->racy, e);
+    ref->limit = x.limit;
     rw_watch(d, ref->talks, 0, false, NULL);
     dev_run_free(x.run);
     if (x.cost == x.mine)
@@ -404,6 +421,25 @@ int rw_reference_checked(struct dev_device *d, const struct dev_prog *original, 
     }
     *ret = ref;
     return 0;
+}
+
+bool rw_reference_later(const struct rw_reference *ref) { return ref->later; }
+
+int rw_reference_rest(struct rw_reference *ref, struct dt_err *e)
+{
+    struct runs x = {.ref = ref,
+                     .dev = ref->dev,
+                     .original = ref->original,
+                     .soft = true,
+                     .ana = ref->ana,
+                     .limit = ref->limit};
+    if (!ref->later)
+        return 0;
+    ref->later = false;
+    int r = other_inputs(&x, e);
+    rw_watch(x.dev, ref->talks, 0, false, NULL);
+    dev_run_free(x.run);
+    return r < 0 ? rw_recover(x.dev, r, e) : 0;
 }
 
 int rw_reference_snaps(struct dev_device *d, const struct rw_reference *ref, const struct dev_prog *p,

@@ -668,6 +668,35 @@ static bool library_right(const struct rw_state *s, const struct dev_cost *ran)
     return true;
 }
 
+/* What trials know of a state goes with it. */
+static void drop_newest(struct rw_planner *p)
+{
+    struct rw_state *top = &p->state.p[p->state.n - 1];
+    if (p->gate.snaps && rw_snaps_ana(p->gate.snaps) == top->ana)
+        p->gate.snaps = rw_snaps_free(p->gate.snaps);
+    rw_state_done(top);
+    p->state.n--;
+}
+
+/* The inputs with special values: of a large graph region by region where that is enough, and then the whole runs on
+ * the first one alone. *ret: on how many it is to run. */
+static int other_inputs(struct rw_planner *p, unsigned inputs, unsigned *ret, struct dt_err *e)
+{
+    const struct rw_state *plan = &p->state.p[p->state.n - 1 - p->laid];
+    bool pass = false;
+    int r = 0;
+    *ret = inputs;
+    if (!rw_reference_later(p->gate.ref) || inputs < 2)
+        return 0;
+    rw_say(p->opt, "regions", 0, 1);
+    r = rw_regions_check(&p->gate, p->state.p[0].prog, plan, inputs, &pass, e);
+    if (r == 0 && pass)
+        *ret = 1;
+    else if (r == 0)
+        r = rw_reference_rest(p->gate.ref, e);
+    return r;
+}
+
 static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedules, struct dt_err *e)
 {
     while (p->state.n > 1) {
@@ -677,11 +706,14 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
         dt_free_ struct dev_cost *ran = p->gate.from_library ? dt_calloc(top->graph->nlaunch + 1, sizeof *ran) : NULL;
         if (p->gate.from_library && !ran)
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        unsigned whole = inputs;
         int r = rw_waits_check(p->dev, top->prog, top->ana, p->state.p[0].prog, &bad);
         if (r == 0)
             r = rw_orders_rest(&p->gate, top, &bad);
         if (r == 0)
-            r = rw_verify_plan(p->dev, p->gate.ref, top->prog, top->ana, inputs, schedules, !p->unseen, ran, &bad);
+            r = other_inputs(p, inputs, &whole, &bad);
+        if (r == 0)
+            r = rw_verify_plan(p->dev, p->gate.ref, top->prog, top->ana, whole, schedules, !p->unseen, ran, &bad);
         if (p->gate.from_library && !rw_fatal(r) && (r < 0 || !library_right(top, ran))) {
             p->again = true; /* whatever is wrong, it is looked for without what others found */
             dt_err_done(&bad);
@@ -696,7 +728,8 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
             rw_sample_free(part);
         }
         if (r == 0) {
-            p->verified_inputs = rw_reference_inputs(p->gate.ref);
+            p->by_region = whole < inputs;
+            p->verified_inputs = p->by_region ? inputs : rw_reference_inputs(p->gate.ref);
             p->verified_schedules = schedules;
             return 0;
         }
@@ -707,8 +740,7 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
         if (p->laid) { /* with its versions as they are */
             rw_bundle(p->state.p[0].prog, top->prog, bad.detail ? bad.detail : "");
             dt_err_done(&bad);
-            rw_state_done(top);
-            p->state.n--;
+            drop_newest(p);
             p->laid = false;
             continue;
         }
@@ -721,8 +753,7 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
         x->reason = rw_entry_reason(dt_str_take(&why));
         x->verdict = RW_REFUSED;
         dt_err_done(&bad);
-        rw_state_done(top);
-        p->state.n--;
+        drop_newest(p);
     }
     return 0; /* no change: the plan is the original */
 }

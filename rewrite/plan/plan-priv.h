@@ -54,6 +54,7 @@ struct rw_planner {
     struct dt_vec(struct rw_sure) sure;
     unsigned nname; /* next fN */
     unsigned verified_inputs, verified_schedules;
+    bool by_region; /* but for the first of these inputs, region by region (gate/regions.c) */
     bool budget_spent, hurried; /* hurried: by the clock */
     struct rw_gate gate;
     uint64_t sampled[2]; /* of the plan: blocks that ran when it was verified, of how many */

@@ -333,8 +333,17 @@ static json_t *verified(const struct rw_planner *p)
         json_decref(o);
         return NULL;
     }
-    const struct rw_special *s =
-        !same && p->gate.ref && p->verified_inputs > 1 ? rw_reference_special(p->gate.ref) : NULL;
+    if (o && !same && p->by_region &&
+        !plan_put(o, "by_region",
+                  json_pack("{s:i,s:i,s:i,s:i}", "inputs", (int)p->verified_inputs - 1, "regions",
+                            (int)p->gate.regions.n, "distinct", (int)p->gate.regions.distinct, "spared",
+                            (int)p->gate.regions.spared))) {
+        json_decref(o);
+        return NULL;
+    }
+    const struct rw_special *s = same || !p->gate.ref || p->verified_inputs < 2 ? NULL
+                                 : p->by_region                                 ? p->gate.regions.special
+                                                                                : rw_reference_special(p->gate.ref);
     if (o && s && !plan_put(o, "special", rw_special_json(s))) {
         json_decref(o);
         return NULL;
