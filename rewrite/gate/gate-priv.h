@@ -10,20 +10,23 @@ uint64_t rw_input_seed(unsigned input); /* of the first input 0 */
 unsigned rw_input_sorts(unsigned inputs, unsigned input);
 void rw_original_done(struct rw_original *o);
 void rw_pieces_done(struct rw_gate *g); /* machine-code.c */
-struct rw_checked_once {                /* which launches of a program the race detector need not see (once.c) */
-    struct dev_device *dev;             /* NULL: it sees all, or none */
-    bool *again;                        /* by launch: steady, and equal to an earlier one */
+struct rw_once { /* which launches of a program are equal to an earlier one, and steady (once.c) */
+    struct dev_device *dev;
+    uint32_t *like; /* by launch: the first one that it is equal to, itself: it is none of them; NULL: nobody asked */
+    bool races;     /* the run is under the race detector, but for those that are equal to one before */
 };
-int rw_check_once(struct dev_device *d, const struct dev_prog *p, struct rw_checked_once *ret, struct dt_err *e);
-/* Run step `launch`, without the race detector if it has seen an equal one. */
-int rw_checked_step(const struct rw_checked_once *o, struct dev_run *run, uint32_t launch, struct dt_err *e);
+int rw_once_new(struct dev_device *d, const struct dev_prog *p, struct rw_once *ret, struct dt_err *e);
+bool rw_again(const struct rw_once *o, uint32_t launch); /* o may be NULL */
+/* Run step `launch`, and get its cost if it is not known: from the one that it is equal to, without looking for races
+ * again, or from this run. */
+int rw_once_step(const struct rw_once *o, struct dev_run *run, uint32_t launch, struct dev_cost *cost,
+                 struct dt_err *e);
 /* Run the steps on what `run` holds, but not further than to where NaNs flood it for good (flood.c): *ret_flood. */
 int rw_flood_run(struct dev_device *d, struct dev_run *run, const struct ana_result *a, bool *ret_flood,
                  struct dt_err *e);
 /* Run all steps on what `run` holds, keep what they write and what they cost. `a`: the analysis of its program,
  * borrowed. */
-int rw_snaps_new(struct dev_run *run, const struct ana_result *a, const struct rw_checked_once *once,
-                 struct rw_snaps **ret, struct dt_err *e);
+int rw_snaps_new(struct dev_run *run, const struct ana_result *a, const struct rw_once *once, struct rw_snaps **ret, struct dt_err *e);
 /* What the buffer held in that run before this launch. 1: *ret; 0: its fill; negative: it was not kept. */
 int rw_snaps_before(const struct rw_snaps *s, uint32_t launch, uint32_t buffer, const uint8_t **ret);
 void rw_regions_done(struct rw_regions *x);

@@ -18,6 +18,7 @@
 struct rw_reference; /* what the original leaves in the outputs on each input (verify.c) */
 struct rw_snaps;     /* what each launch of the original leaves in memory, for trials (trial.c) */
 struct rw_sample;
+struct rw_once;    /* gate-priv.h */
 struct rw_special; /* special.h */
 
 /* ---- the gate of one planning (gate.c) --------------------------------------------------------------------------- */
@@ -72,10 +73,11 @@ size_t rw_member_words(const struct rw_gate *g); /* how many words rw_state.memb
 /* ---- the posted graph (original.c, verify.c) --------------------------------------------------------------------- */
 
 /* Run the posted launches under the device's checks. sample (borrowed): only that runs; NULL: all. cost: by launch;
- * NULL: it is measured here. conflict: two blocks were seen to touch a byte. */
+ * NULL: it is measured here. once (NULL: not known): a launch that is equal to one which was clean is not looked at again.
+ * conflict: two blocks were seen to touch a byte. */
 int rw_original_check(struct dev_device *d, const struct dev_prog *p, const struct ana_result *a,
-                      const struct rw_sample *sample, const struct dev_cost *cost, bool conflict,
-                      struct rw_original *ret, struct dt_err *e);
+                      const struct rw_sample *sample, const struct dev_cost *cost, const struct rw_once *once,
+                      bool conflict, struct rw_original *ret, struct dt_err *e);
 /* Run the original on `inputs` inputs, under the race detector. DT_E_RACE: it races itself. With `ret_snaps`
  * (NULL: not wanted) what trials need is kept of the first input (software device). sample (borrowed): only that runs;
  * NULL: all. */

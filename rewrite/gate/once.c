@@ -1,37 +1,48 @@
-/* Which launches the race detector need not see, since it has seen an equal one.
+/* Launches that are equal to one before them, and of which the run of the original need not find out the same again.
  *
- * Blocks of a steady launch (analysis/taint/steady.c) touch the same bytes of its buffers whatever memory holds, and a
- * buffer is an allocation of its own. So launches that are equal but for the names of their buffers, as the layers of a
- * model have them, race all or none. Equal: kernel, geometry, arguments, offsets, sizes of buffers, and which of them
- * are the same one (rw_add_launch). What is not steady is looked at each time.
+ * Blocks of a steady launch (analysis/taint/steady.c) execute the same instructions and touch the same bytes of its
+ * buffers whatever memory holds, and a buffer is an allocation of its own. So launches that are equal but for the names
+ * of their buffers, as the layers of a model have them, race all or none, and cost the same. Equal: kernel, geometry,
+ * arguments, offsets, sizes of buffers, and which of them are the same one (rw_add_launch). What is not steady is
+ * looked at each time.
  *
- * Under the race detector a launch runs on one CPU thread and takes several times as long; so this is most of the first
- * run of a large graph.
+ * Under the race detector a launch runs on one CPU thread and takes several times as long, and following its blocks for
+ * their costs takes half as long again; so this is most of the first run of a large graph.
  */
 #include "rewrite/gate/gate-priv.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-int rw_checked_step(const struct rw_checked_once *o, struct dev_run *run, uint32_t launch, struct dt_err *e)
+bool rw_again(const struct rw_once *o, uint32_t launch) { return o && o->like && o->like[launch] != launch; }
+
+int rw_once_step(const struct rw_once *o, struct dev_run *run, uint32_t launch, struct dev_cost *cost, struct dt_err *e)
 {
-    bool off = o && o->dev && o->again[launch];
-    if (off)
-        dev_set_schedule(o->dev, 0, false);
+    bool again = rw_again(o, launch);
+    if (again) {
+        if (o->races)
+            dev_set_schedule(o->dev, 0, false);
+        dev_set_follow(o->dev, false);
+    }
     int r = dev_run_step(run, launch, e);
-    if (off)
-        dev_set_schedule(o->dev, 0, true);
-    return r;
+    if (again) {
+        dev_set_follow(o->dev, true);
+        if (o->races)
+            dev_set_schedule(o->dev, 0, true);
+        cost[launch] = cost[o->like[launch]];
+        return r;
+    }
+    return r == 0 && !cost[launch].known ? dev_run_cost(run, launch, &cost[launch], e) : r;
 }
 
-int rw_check_once(struct dev_device *d, const struct dev_prog *p, struct rw_checked_once *ret, struct dt_err *e)
+int rw_once_new(struct dev_device *d, const struct dev_prog *p, struct rw_once *ret, struct dt_err *e)
 {
     uint32_t n = p->graph->nlaunch;
     dt_free_ char(*key)[DT_SHA256_TEXT] = dt_calloc((size_t)n + 1, sizeof *key);
     dt_free_ uint32_t *number = dt_calloc((size_t)p->graph->nbuffer + 1, sizeof *number);
     dt_free_ bool *steady = dt_calloc((size_t)n + 1, sizeof *steady);
-    bool *again = dt_calloc((size_t)n + 1, sizeof *again);
-    int r = key && number && steady && again ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    uint32_t *like = dt_calloc((size_t)n + 1, sizeof *like);
+    int r = key && number && steady && like ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t l = 0, m = 0; l < n && r == 0; l++, m = 0) {
         struct dt_sha256 h;
         uint32_t k = 0;
@@ -46,12 +57,12 @@ int rw_check_once(struct dev_device *d, const struct dev_prog *p, struct rw_chec
             k++;
         if (k == l)
             r = p->graph->launch[l].kind == DT_KERNEL ? ana_steady(p, l, &steady[l], e) : 0;
-        again[l] = k < l && steady[k];
+        like[l] = steady[k] ? k : l;
     }
     if (r < 0) {
-        free(again);
+        free(like);
         return r;
     }
-    *ret = (struct rw_checked_once){d, again};
+    *ret = (struct rw_once){.dev = d, .like = like};
     return 0;
 }

@@ -10,6 +10,8 @@
  *   in part    otherwise some of its blocks, spread over the grid, run under the checks first, and then all blocks run
  *              as usual. Buffers that it reads and writes are put back between the two. One block is enough to find
  *              races between its threads, and uninitialised shared memory
+ *   once       a steady launch that is equal to one before, which was clean, is not looked at again (once.c); behind the
+ *              last one that is to be looked at, nothing runs
  *   not        a block that is too large by itself; clusters, and blocks that talk, if there is no room for all of them
  *
  * The room is counted in instructions (CHECK_WORK), never in time, and handed out launch by launch, so the same graph
@@ -44,6 +46,9 @@ struct checker {
     struct dev_some *some; /* by launch: the blocks that run, if it runs in part */
     uint64_t left;         /* of CHECK_WORK */
     bool conflict;         /* the gate's run met one between blocks */
+    const struct rw_once *once; /* equal launches; NULL: none */
+    bool *found;                /* by launch: it has a finding */
+    uint32_t fresh;             /* launches from here on that are equal to none before */
 };
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
@@ -127,6 +132,7 @@ static int original_take(struct checker *c, uint32_t launch, struct dt_err *e)
     int r = dev_findings(c->d, &race, &uninit, e);
     if (r < 0)
         return r;
+    c->found[launch] = race.is || uninit.is;
     if (race.is) {
         original_told(c, launch, "race", &race);
         c->out->racy[launch] = true;
@@ -176,7 +182,7 @@ static uint64_t fit(const struct ana_launch *l)
 static uint32_t share(struct checker *c, uint32_t launch, uint32_t m, const struct dev_cost *cost)
 {
     const struct ana_launch *l = &c->a->launch[launch];
-    uint32_t rest = c->p->graph->nlaunch - launch;
+    uint32_t rest = c->fresh ? c->fresh : 1;
     uint64_t one = cost->instructions / (l->nblock ? l->nblock : 1) + 1, mine = c->left / rest;
     bool together = l->self_conflict || c->p->graph->launch[launch].cluster[0] ||
                     (c->p->step[launch].posted && c->p->step[launch].posted->reqnctapercluster[0]);
@@ -248,11 +254,18 @@ static int in_part(struct checker *c, uint32_t launch, const uint32_t *from, uin
     return r;
 }
 
+/* Is it equal to one that was clean? */
+static bool clean_before(const struct checker *c, uint32_t launch)
+{
+    return rw_again(c->once, launch) && !c->found[c->once->like[launch]];
+}
+
 static int original_one(struct checker *c, uint32_t launch, const struct dev_cost *cost, struct dt_err *e)
 {
-    bool kernel = c->p->graph->launch[launch].kind == DT_KERNEL;
+    bool kernel = c->p->graph->launch[launch].kind == DT_KERNEL, look = kernel && !clean_before(c, launch);
     const uint32_t *from;
-    uint32_t m = base(c, launch, &from), n = kernel ? share(c, launch, m, cost) : 0;
+    uint32_t m = base(c, launch, &from), n = look ? share(c, launch, m, cost) : 0;
+    c->fresh -= kernel && !rw_again(c->once, launch);
     int r = 0;
     if (n < m && in_place_bytes(c, launch) > KEEP_MOST)
         n = 0;
@@ -295,21 +308,34 @@ static int costs(struct checker *c, struct dev_cost *cost, struct dt_err *e)
     return r;
 }
 
+/* Behind the last launch that is to be looked at: nothing needs what later ones leave. */
+static uint32_t last_to_see(const struct checker *c)
+{
+    uint32_t n = c->p->graph->nlaunch;
+    while (n && (c->p->graph->launch[n - 1].kind != DT_KERNEL || clean_before(c, n - 1)))
+        n--;
+    return n;
+}
+
 /* Run the launches under the checks. *ret_late: without any checks they took too long. */
 static int original_checked(struct checker *c, const struct dev_cost *cost, bool *ret_late, struct dt_err *e)
 {
     struct dev_cost *own = cost ? NULL : dt_calloc(c->p->graph->nlaunch + 1, sizeof *own);
     c->some = dt_calloc(c->p->graph->nlaunch + 1, sizeof *c->some);
-    int r = !c->some || (!cost && !own) ? dt_err_set(e, DT_E_NOMEM, "out of memory") : cost ? 0 : costs(c, own, e);
+    c->found = dt_calloc(c->p->graph->nlaunch + 1, sizeof *c->found);
+    int r = !c->some || !c->found || (!cost && !own) ? dt_err_set(e, DT_E_NOMEM, "out of memory") : cost ? 0 : costs(c, own, e);
     *ret_late = r == DT_E_TIMEOUT;
     dev_set_schedule(c->d, 0, false);
     if (r == 0 && (r = dev_set_checks(c->d, MODES, e)) == 0 && (r = dev_run_new(c->d, c->p, &c->run, e)) == 0)
         r = given(c, e);
-    for (uint32_t l = 0; l < c->p->graph->nlaunch && r == 0; l++)
+    for (uint32_t l = 0; l < c->p->graph->nlaunch; l++)
+        c->fresh += c->p->graph->launch[l].kind == DT_KERNEL && !rw_again(c->once, l);
+    for (uint32_t l = 0; l < last_to_see(c) && r == 0; l++)
         r = original_one(c, l, &(cost ? cost : own)[l], e);
     dev_run_free(c->run);
     dev_set_checks(c->d, NULL, NULL);
     free(c->some);
+    free(c->found);
     free(own);
     return r;
 }
@@ -354,8 +380,8 @@ static void original_merge(struct rw_original *o, const struct dt_graph *g, stru
 }
 
 int rw_original_check(struct dev_device *d, const struct dev_prog *p, const struct ana_result *a,
-                      const struct rw_sample *sample, const struct dev_cost *cost, bool conflict,
-                      struct rw_original *ret, struct dt_err *e)
+                      const struct rw_sample *sample, const struct dev_cost *cost, const struct rw_once *once,
+                      bool conflict, struct rw_original *ret, struct dt_err *e)
 {
     struct rw_original o = {.racy = dt_calloc(p->graph->nlaunch + 1, 1), .seen = dev_info(d)->soft};
     struct checker c = {.d = d,
@@ -365,6 +391,7 @@ int rw_original_check(struct dev_device *d, const struct dev_prog *p, const stru
                         .out = &o,
                         .left = CHECK_WORK,
                         .conflict = conflict,
+                        .once = conflict ? NULL : once,
                         .seen.most = MERGE_MOST};
     struct dt_warnings shown = {.most = MERGE_MOST};
     struct dt_err mine = {0};

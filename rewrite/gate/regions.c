@@ -35,6 +35,7 @@ struct regions {
     struct dt_graph graph;           /* that graph with the posted kernels: S is of this */
     struct dev_prog *plain;
     uint32_t *root; /* by launch of the plan: the first launch of its region */
+    bool *stays;    /* by launch of normal form: the plan has one that stands for it */
     unsigned inputs;
 };
 struct region {
@@ -80,9 +81,11 @@ static int divide(struct regions *x, struct dt_err *e)
     const struct ana_result *a = x->plan->ana;
     uint32_t n = x->plan->graph->nlaunch, m = x->normal->prog->graph->nlaunch;
     uint32_t nb = x->normal->prog->graph->nbuffer, all = x->plan->graph->nbuffer;
-    dt_free_ uint32_t *first = dt_malloc(((size_t)m + all + 1) * sizeof *first), *user = first ? first + m : NULL;
+    dt_free_ uint32_t *first = dt_malloc(((size_t)m + all + 1) * sizeof *first);
+    uint32_t *user = first ? first + m : NULL; /* by buffer */
     x->root = dt_calloc((size_t)n + 1, sizeof *x->root);
-    if (!first || !x->root)
+    x->stays = dt_calloc((size_t)m + 1, sizeof *x->stays);
+    if (!first || !x->root || !x->stays)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     memset(first, 0xFF, ((size_t)m + all + 1) * sizeof *first);
     for (uint32_t l = 0; l < n; l++) {
@@ -92,6 +95,7 @@ static int divide(struct regions *x, struct dt_err *e)
                 if (first[o] != UINT32_MAX)
                     regions_join(x, first[o], l);
                 first[o] = l;
+                x->stays[o] = true;
             }
         for (uint32_t k = 0; k < a->launch[l].naccess; k++) {
             uint32_t b = a->launch[l].access[k].buffer;
@@ -184,8 +188,9 @@ static bool touches(const struct ana_result *a, uint32_t launch, uint32_t buffer
 }
 
 /* What launches outside read of the buffer behind the region's first launch, or the caller gets. */
-static struct ana_set wanted_outside(struct region *q, const struct ana_result *a, uint32_t buffer)
+static struct ana_set wanted_outside(const struct regions *x, struct region *q, uint32_t buffer)
 {
+    const struct ana_result *a = x->normal;
     const struct dt_buffer *b = &a->prog->graph->buffer[buffer];
     struct ana_interval *whole = dt_new_array(&q->arena, struct ana_interval, 1);
     struct ana_set all = {0};
@@ -194,7 +199,7 @@ static struct ana_set wanted_outside(struct region *q, const struct ana_result *
         return (struct ana_set){whole, 1};
     }
     for (uint32_t l = q->s[0] + 1; l < a->prog->graph->nlaunch; l++)
-        if (!in_s(q, l))
+        if (x->stays[l] && !in_s(q, l))
             all = ana_set_union(&q->arena, all, rw_launch_bytes(&q->arena, a, l, buffer, false));
     return all;
 }
@@ -230,7 +235,7 @@ static int region_touches(const struct regions *x, struct region *q, struct dt_e
                 touches(x->normal, l, b, &others); /* writes between the region's launches */
         if ((t_writes && !s_writes) || (others && s_writes))
             return 0;
-        struct ana_set out = ana_set_minus(&q->arena, s, wanted_outside(q, x->normal, b)); /* dead behind the region */
+        struct ana_set out = ana_set_minus(&q->arena, s, wanted_outside(x, q, b)); /* dead behind the region */
         q->compare[b] = ana_set_union(&q->arena, t, ana_set_minus(&q->arena, s, out));
     }
     return dt_arena_failed(&q->arena) ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 1;
@@ -421,6 +426,7 @@ static void all_done(struct regions *x)
     free(x->graph.module);
     free(x->graph.launch);
     free(x->root);
+    free(x->stays);
 }
 
 int rw_regions_check(struct rw_gate *g, const struct dev_prog *posted, const struct rw_state *plan, unsigned inputs,

@@ -60,7 +60,7 @@ const struct dev_cost *rw_snaps_cost(const struct rw_snaps *s) { return s->cost;
 
 const struct ana_result *rw_snaps_ana(const struct rw_snaps *s) { return s->ana; }
 
-int rw_snaps_new(struct dev_run *run, const struct ana_result *a, const struct rw_checked_once *once,
+int rw_snaps_new(struct dev_run *run, const struct ana_result *a, const struct rw_once *once,
                  struct rw_snaps **ret, struct dt_err *e)
 {
     const struct dt_graph *g = a->prog->graph;
@@ -73,7 +73,7 @@ int rw_snaps_new(struct dev_run *run, const struct ana_result *a, const struct r
     }
     s->ana = a;
     for (uint32_t l = 0; l < g->nlaunch && r == 0; l++) {
-        if ((r = rw_checked_step(once, run, l, e)) < 0 || (r = dev_run_cost(run, l, &s->cost[l], e)) < 0)
+        if ((r = rw_once_step(once, run, l, s->cost, e)) < 0)
             break;
         for (uint32_t k = 0; k < a->launch[l].naccess && r == 0; k++) {
             const struct ana_access *x = &a->launch[l].access[k];

@@ -183,13 +183,12 @@ bool rw_talks(const struct dev_prog *p)
 }
 
 /* Run all launches, one after the other, and get the costs that are not known yet. */
-static int once_with_costs(struct dev_run *run, const struct dt_graph *g, const struct rw_checked_once *once,
+static int once_with_costs(struct dev_run *run, const struct dt_graph *g, const struct rw_once *once,
                            struct dev_cost *cost, struct dt_err *e)
 {
     int r = 0;
     for (uint32_t l = 0; l < g->nlaunch && r == 0; l++)
-        if ((r = rw_checked_step(once, run, l, e)) == 0 && !cost[l].known)
-            r = dev_run_cost(run, l, &cost[l], e);
+        r = rw_once_step(once, run, l, cost, e);
     return r;
 }
 
@@ -204,7 +203,7 @@ struct runs {
     struct rw_original *checked;
     const struct dev_cost *cost; /* by launch, NULL: not known */
     struct dev_cost *mine;       /* from the first input, where no snaps have them */
-    struct rw_checked_once once; /* for the first input */
+    struct rw_once once; /* of the original, for the first input */
     const struct ana_result *ana;
     bool flood, whole; /* the run was ended, as NaNs flood it; the next one is not to be */
     unsigned input;
@@ -229,16 +228,17 @@ static int first_input(struct runs *x, const struct ana_result *a, struct rw_sna
     free(x->mine);
     x->mine = dt_calloc(g->nlaunch + 1, sizeof *x->mine);
     int r = x->mine ? ready(x, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
-    if (r == 0 && fast && !x->once.again)
-        r = rw_check_once(x->dev, x->original, &x->once, e);
+    if (r == 0 && x->soft && !x->once.like)
+        r = rw_once_new(x->dev, x->original, &x->once, e);
+    x->once.races = fast;
     if (r < 0 || (r = rw_watch(x->dev, ref->talks, 0, x->soft && !(ref->talks && x->checked), e)) < 0 ||
         (r = verify_fill(x->run, NULL, g, ref->inputs, 0, e)) < 0)
         return r;
     if (x->soft && ret_snaps && !ref->sample) {
-        if ((r = rw_snaps_new(x->run, a, fast ? &x->once : NULL, ret_snaps, e)) == 0)
+        if ((r = rw_snaps_new(x->run, a, ref->talks ? NULL : &x->once, ret_snaps, e)) == 0)
             x->cost = cost = rw_snaps_cost(*ret_snaps);
     } else if (x->soft) {
-        r = once_with_costs(x->run, g, fast ? &x->once : NULL, x->mine, e);
+        r = once_with_costs(x->run, g, ref->talks ? NULL : &x->once, x->mine, e);
         cost = x->mine;
         if (r == 0 && !ref->sample)
             x->cost = cost;
@@ -337,7 +337,8 @@ static int all_inputs(struct runs *x, const struct ana_result *a, struct rw_snap
     if (r == 0 && x->checked) {
         x->run = dev_run_free(x->run);
         rw_watch(x->dev, ref->talks, 0, false, NULL);
-        if ((r = rw_original_check(x->dev, x->original, a, ref->sample, x->cost, ref->talks, x->checked, e)) == 0)
+        if ((r = rw_original_check(x->dev, x->original, a, ref->sample, x->cost, &x->once, ref->talks, x->checked,
+                                   e)) == 0)
             ref->races = x->checked->races;
     }
     ref->later = r == 0 && x->checked && x->soft && ref->large && !ref->sample;
@@ -413,7 +414,7 @@ int rw_reference_checked(struct dev_device *d, const struct dev_prog *original, 
         ref->cost = x.mine;
     else
         free(x.mine);
-    free(x.once.again);
+    free(x.once.like);
     if (r < 0) {
         r = rw_recover(d, r, e);
         rw_reference_free(ref);
@@ -447,19 +448,23 @@ int rw_reference_snaps(struct dev_device *d, const struct rw_reference *ref, con
 {
     struct dev_run *run = NULL;
     struct outputs got = {0};
+    struct rw_once once = {0};
     int r = rw_watch(d, ref->talks, 0, false, e);
+    if (r == 0)
+        r = rw_once_new(d, p, &once, e);
     if (r == 0)
         r = dev_run_new(d, p, &run, e);
     if (r == 0)
         r = verify_fill(run, ref->special, p->graph, ref->inputs, 0, e);
     if (r == 0)
-        r = rw_snaps_new(run, a, NULL, ret, e);
+        r = rw_snaps_new(run, a, &once, ret, e);
     if (r == 0)
         r = verify_fetch(run, p->graph, &got, e);
     if (r == 0)
         r = verify_compare(ref->graph, &ref->want[0], p->graph, &got, compared(ref),
                            "its kernels or pointers in normal form", e);
     outputs_done(&got);
+    free(once.like);
     dev_run_free(run);
     return r < 0 ? rw_recover(d, r, e) : 0;
 }

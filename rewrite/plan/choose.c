@@ -848,7 +848,7 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
         return some;
     r = some ? rw_reference_checked(p->dev, first->prog, inputs, first->ana, p->gate.sample, p->gate.sampled_cost,
                                     &p->gate.original, &p->gate.ref, apart ? NULL : &p->gate.snaps, e)
-             : rw_original_check(p->dev, first->prog, first->ana, p->gate.sample, p->gate.sampled_cost, false,
+             : rw_original_check(p->dev, first->prog, first->ana, p->gate.sample, p->gate.sampled_cost, NULL, false,
                                  &p->gate.original, e);
     if (r == 0 && some && apart && (r = check_apart(p, e)) == 0 && p->again)
         return 0;
