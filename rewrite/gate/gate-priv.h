@@ -13,9 +13,11 @@ void rw_pieces_done(struct rw_gate *g); /* machine-code.c */
 struct rw_once { /* which launches of a program are equal to an earlier one, and steady (once.c) */
     struct dev_device *dev;
     uint32_t *like; /* by launch: the first one that it is equal to, itself: it is none of them; NULL: nobody asked */
+    bool *steady;
     bool races;     /* the run is under the race detector, but for those that are equal to one before */
 };
 int rw_once_new(struct dev_device *d, const struct dev_prog *p, struct rw_once *ret, struct dt_err *e);
+void rw_once_done(struct rw_once *o);
 bool rw_again(const struct rw_once *o, uint32_t launch); /* o may be NULL */
 /* Run step `launch`, and get its cost if it is not known: from the one that it is equal to, without looking for races
  * again, or from this run. */

@@ -35,12 +35,19 @@ int rw_once_step(const struct rw_once *o, struct dev_run *run, uint32_t launch, 
     return r == 0 && !cost[launch].known ? dev_run_cost(run, launch, &cost[launch], e) : r;
 }
 
+void rw_once_done(struct rw_once *o)
+{
+    free(o->like);
+    free(o->steady);
+    *o = (struct rw_once){0};
+}
+
 int rw_once_new(struct dev_device *d, const struct dev_prog *p, struct rw_once *ret, struct dt_err *e)
 {
     uint32_t n = p->graph->nlaunch;
     dt_free_ char(*key)[DT_SHA256_TEXT] = dt_calloc((size_t)n + 1, sizeof *key);
     dt_free_ uint32_t *number = dt_calloc((size_t)p->graph->nbuffer + 1, sizeof *number);
-    dt_free_ bool *steady = dt_calloc((size_t)n + 1, sizeof *steady);
+    bool *steady = dt_calloc((size_t)n + 1, sizeof *steady);
     uint32_t *like = dt_calloc((size_t)n + 1, sizeof *like);
     int r = key && number && steady && like ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t l = 0, m = 0; l < n && r == 0; l++, m = 0) {
@@ -57,12 +64,11 @@ int rw_once_new(struct dev_device *d, const struct dev_prog *p, struct rw_once *
             k++;
         if (k == l)
             r = p->graph->launch[l].kind == DT_KERNEL ? ana_steady(p, l, &steady[l], e) : 0;
+        steady[l] = steady[k];
         like[l] = steady[k] ? k : l;
     }
-    if (r < 0) {
-        free(like);
-        return r;
-    }
-    *ret = (struct rw_once){.dev = d, .like = like};
-    return 0;
+    *ret = (struct rw_once){.dev = d, .like = like, .steady = steady};
+    if (r < 0)
+        rw_once_done(ret);
+    return r;
 }

@@ -10,8 +10,10 @@
  *   in part    otherwise some of its blocks, spread over the grid, run under the checks first, and then all blocks run
  *              as usual. Buffers that it reads and writes are put back between the two. One block is enough to find
  *              races between its threads, and uninitialised shared memory
- *   once       a steady launch that is equal to one before, which was clean, is not looked at again (once.c); behind the
- *              last one that is to be looked at, nothing runs
+ *   once       a steady launch that is equal to one before, which was clean, is not looked at again (once.c). If all that
+ *              come behind it are steady, too, no data of those before matter: it does not run, and the few behind it
+ *              that are to be looked at run on buffers of zeros. Which of their bytes nothing has written, the
+ *              footprints say
  *   not        a block that is too large by itself; clusters, and blocks that talk, if there is no room for all of them
  *
  * The room is counted in instructions (CHECK_WORK), never in time, and handed out launch by launch, so the same graph
@@ -48,6 +50,7 @@ struct checker {
     bool conflict;         /* the gate's run met one between blocks */
     const struct rw_once *once; /* equal launches; NULL: none */
     bool *found;                /* by launch: it has a finding */
+    bool blind;                 /* launches are left out from here on, since data does not matter */
     uint32_t fresh;             /* launches from here on that are equal to none before */
 };
 
@@ -260,24 +263,57 @@ static bool clean_before(const struct checker *c, uint32_t launch)
     return rw_again(c->once, launch) && !c->found[c->once->like[launch]];
 }
 
+/* Are this launch and all kernels behind it steady? */
+static bool all_steady(const struct checker *c, uint32_t launch)
+{
+    bool all = c->once && c->once->steady;
+    for (uint32_t l = launch; all && l < c->p->graph->nlaunch; l++)
+        all = c->once->steady[l] || c->p->graph->launch[l].kind != DT_KERNEL;
+    return all;
+}
+
+/* Something for the launch to read. */
+static int zeros(struct checker *c, uint32_t launch, struct dt_err *e)
+{
+    const struct ana_launch *l = &c->a->launch[launch];
+    int r = 0;
+    for (uint32_t k = 0; k < l->naccess && r == 0; k++) {
+        dev_ptr at;
+        uint32_t b = l->access[k].buffer;
+        if (l->access[k].reads && (r = dev_run_buffer(c->run, b, &at)) == 0)
+            r = dev_set(c->d, at, 0, c->p->graph->buffer[b].bytes, e);
+    }
+    return r;
+}
+
+/* All blocks of the launch, under the checks or as usual. */
+static int in_whole(struct checker *c, uint32_t launch, bool checked, struct dt_err *e)
+{
+    bool kernel = c->p->graph->launch[launch].kind == DT_KERNEL;
+    int r = kernel && !checked ? dev_set_checks(c->d, "none", e) : 0;
+    if (r == 0 && (r = select_some(c, false, e)) == 0 && (r = dev_run_step(c->run, launch, e)) == 0 && checked)
+        r = original_take(c, launch, e);
+    return r == 0 && kernel && !checked ? dev_set_checks(c->d, MODES, e) : r;
+}
+
 static int original_one(struct checker *c, uint32_t launch, const struct dev_cost *cost, struct dt_err *e)
 {
     bool kernel = c->p->graph->launch[launch].kind == DT_KERNEL, look = kernel && !clean_before(c, launch);
     const uint32_t *from;
     uint32_t m = base(c, launch, &from), n = look ? share(c, launch, m, cost) : 0;
     c->fresh -= kernel && !rw_again(c->once, launch);
-    int r = 0;
+    c->blind |= kernel && !look && all_steady(c, launch);
+    if (c->blind && !look)
+        return 0;
+    int r = c->blind ? zeros(c, launch, e) : 0;
     if (n < m && in_place_bytes(c, launch) > KEEP_MOST)
         n = 0;
-    if (n && n < m)
+    if (r == 0 && n && n < m)
         r = in_part(c, launch, from, m, n, e);
-    bool whole = n && n == m;
-    if (r == 0 && kernel && !whole)
-        r = dev_set_checks(c->d, "none", e);
-    if (r == 0 && (r = select_some(c, false, e)) == 0 && (r = dev_run_step(c->run, launch, e)) == 0 && whole)
-        r = original_take(c, launch, e);
+    if (r == 0 && (!c->blind || n == m))
+        r = in_whole(c, launch, n && n == m, e);
     c->out->blocks += r == 0 ? n : 0;
-    return r == 0 && kernel && !whole ? dev_set_checks(c->d, MODES, e) : r;
+    return r;
 }
 
 /* Fill the buffers before the first launch. What comes from outside is written even without a fill, so that it counts
@@ -308,15 +344,6 @@ static int costs(struct checker *c, struct dev_cost *cost, struct dt_err *e)
     return r;
 }
 
-/* Behind the last launch that is to be looked at: nothing needs what later ones leave. */
-static uint32_t last_to_see(const struct checker *c)
-{
-    uint32_t n = c->p->graph->nlaunch;
-    while (n && (c->p->graph->launch[n - 1].kind != DT_KERNEL || clean_before(c, n - 1)))
-        n--;
-    return n;
-}
-
 /* Run the launches under the checks. *ret_late: without any checks they took too long. */
 static int original_checked(struct checker *c, const struct dev_cost *cost, bool *ret_late, struct dt_err *e)
 {
@@ -330,7 +357,7 @@ static int original_checked(struct checker *c, const struct dev_cost *cost, bool
         r = given(c, e);
     for (uint32_t l = 0; l < c->p->graph->nlaunch; l++)
         c->fresh += c->p->graph->launch[l].kind == DT_KERNEL && !rw_again(c->once, l);
-    for (uint32_t l = 0; l < last_to_see(c) && r == 0; l++)
+    for (uint32_t l = 0; l < c->p->graph->nlaunch && r == 0; l++)
         r = original_one(c, l, &(cost ? cost : own)[l], e);
     dev_run_free(c->run);
     dev_set_checks(c->d, NULL, NULL);

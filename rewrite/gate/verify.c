@@ -337,7 +337,8 @@ static int all_inputs(struct runs *x, const struct ana_result *a, struct rw_snap
     if (r == 0 && x->checked) {
         x->run = dev_run_free(x->run);
         rw_watch(x->dev, ref->talks, 0, false, NULL);
-        if ((r = rw_original_check(x->dev, x->original, a, ref->sample, x->cost, &x->once, ref->talks, x->checked,
+        if ((r = rw_original_check(x->dev, x->original, a, ref->sample, x->cost, ref->large ? &x->once : NULL,
+                                   ref->talks, x->checked,
                                    e)) == 0)
             ref->races = x->checked->races;
     }
@@ -414,7 +415,7 @@ int rw_reference_checked(struct dev_device *d, const struct dev_prog *original, 
         ref->cost = x.mine;
     else
         free(x.mine);
-    free(x.once.like);
+    rw_once_done(&x.once);
     if (r < 0) {
         r = rw_recover(d, r, e);
         rw_reference_free(ref);
@@ -464,7 +465,7 @@ int rw_reference_snaps(struct dev_device *d, const struct rw_reference *ref, con
         r = verify_compare(ref->graph, &ref->want[0], p->graph, &got, compared(ref),
                            "its kernels or pointers in normal form", e);
     outputs_done(&got);
-    free(once.like);
+    rw_once_done(&once);
     dev_run_free(run);
     return r < 0 ? rw_recover(d, r, e) : 0;
 }

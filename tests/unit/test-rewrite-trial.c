@@ -423,11 +423,11 @@ static void test_once(void **state)
     must(rw_once_new(w.dev, w.prog, &o, &e), &e);
     for (uint32_t k = 0; k < 5; k++)
         assert_int_equal(o.like[k], want[k]);
-    free(o.like);
+    rw_once_done(&o);
     w.graph->launch[3].grid[0] = 32; /* then it is another one */
     must(rw_once_new(w.dev, w.prog, &o, &e), &e);
     assert_true(!rw_again(&o, 3) && rw_again(&o, 4) && !rw_again(NULL, 4));
-    free(o.like);
+    rw_once_done(&o);
     w.graph->launch[3].grid[0] = 64;
     world_close(&w);
 }
