@@ -250,7 +250,8 @@ int ana_taint(const struct ptx_function *entry, const bool *constant_param, uint
 void ana_sites_done(struct ana_sites *s);
 
 /* *ret: the launch executes the same instructions at the same addresses whatever memory holds (taint/steady.c). False
- * where that is not known. */
-int ana_steady(const struct dev_prog *p, uint32_t launch, bool *ret, struct dt_err *e);
+ * where that is not known. *ret_same (NULL: not asked): it touches the same bytes, meets at the same barriers and ends
+ * at the same places; what only computes may differ. */
+int ana_steady(const struct dev_prog *p, uint32_t launch, bool *ret, bool *ret_same, struct dt_err *e);
 
 #endif

@@ -75,32 +75,6 @@ static bool by_data(const struct slice *s, uint32_t at)
            (i->op == PTX_OP_BRX_IDX && i->opnd[0].kind == PTX_O_REG && s->t->reg[i->opnd[0].reg] == ANA_DATA_DEPENDENT);
 }
 
-/* Does it more than compute, in a function that is called? */
-static bool acts(const struct ptx_inst *i, void *user)
-{
-    unsigned flags = ptx_op_info(i->op)->flags;
-    bool own = i->space == PTX_PARAM || i->space == PTX_LOCAL || i->space == PTX_CONST;
-    (void)user;
-    return i->op == PTX_OP_OPAQUE || i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT || i->op == PTX_OP_EXIT ||
-           flags & (PTX_F_ATOMIC | PTX_F_BARRIER | PTX_F_CONVERGENT | PTX_F_SIDE) ||
-           (flags & (PTX_F_READS | PTX_F_WRITES) && !own);
-}
-
-/* Does the call nothing but compute its result? 1, 0, negative: out of memory. */
-static int only_computes(const struct ptx_inst *call)
-{
-    const struct ptx_function *f = ptx_callee(call);
-    struct ptx_reach r;
-    if (!f || !f->has_body)
-        return 0;
-    if (ptx_reach_build(f, &r) < 0)
-        return DT_E_NOMEM;
-    bool unknown = r.unknown;
-    ptx_reach_done(&r);
-    int some = unknown ? 1 : ptx_reach_any(f, acts, NULL);
-    return some < 0 ? some : !some;
-}
-
 /* A function's argument or result, not the entry's own parameter. */
 static bool of_a_call(const struct slice *s, const struct ptx_inst *i)
 {
@@ -177,7 +151,7 @@ static void roots(struct slice *s)
         const struct ptx_inst *i = &s->f->inst[at];
         unsigned flags = ptx_op_info(i->op)->flags;
         if (flags & PTX_F_CALL) {
-            int computes = only_computes(i);
+            int computes = ana_only_computes(i);
             s->failed |= computes < 0;
             s->ok = computes == 1;
         } else if (i->op == PTX_OP_OPAQUE || i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT)

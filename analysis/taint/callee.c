@@ -6,6 +6,7 @@
  * its arguments, and all shared memory, may point to, through any number of loads.
  */
 #include "analysis/taint/taint-priv.h"
+#include "ptx/reach.h"
 
 static const struct ptx_function *callee_of(const struct ptx_inst *i)
 {
@@ -119,4 +120,29 @@ void ana_call_reach(struct ana_taint_state *s, uint64_t *out)
                     out[w] |= held[w], more = true;
         }
     }
+}
+
+/* Does it more than compute, in a function that is called? */
+static bool acts(const struct ptx_inst *i, void *user)
+{
+    unsigned flags = ptx_op_info(i->op)->flags;
+    bool own = i->space == PTX_PARAM || i->space == PTX_LOCAL || i->space == PTX_CONST;
+    (void)user;
+    return i->op == PTX_OP_OPAQUE || i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT || i->op == PTX_OP_EXIT ||
+           flags & (PTX_F_ATOMIC | PTX_F_BARRIER | PTX_F_CONVERGENT | PTX_F_SIDE) ||
+           (flags & (PTX_F_READS | PTX_F_WRITES) && !own);
+}
+
+int ana_only_computes(const struct ptx_inst *call)
+{
+    const struct ptx_function *f = ptx_callee(call);
+    struct ptx_reach r;
+    if (!f || !f->has_body)
+        return 0;
+    if (ptx_reach_build(f, &r) < 0)
+        return DT_E_NOMEM;
+    bool unknown = r.unknown;
+    ptx_reach_done(&r);
+    int some = unknown ? 1 : ptx_reach_any(f, acts, NULL);
+    return some < 0 ? some : !some;
 }

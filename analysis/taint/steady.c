@@ -8,6 +8,10 @@
  *     all operands of barriers, and of instructions that few kernels have.
  * Calls, and instructions that ops.def does not know, make a launch count as not steady. The content of constant
  * buffers counts as data here: whoever keeps a figure need not know it.
+ *
+ * A launch touches the same bytes where that holds of what touches memory, synchronises or ends a thread. What only
+ * computes may hang on data: a branch in an error function, or the call of one. It races, or reads what nothing has
+ * written, whatever memory holds, or never; but what it costs is a matter of its data.
  */
 #include <stdlib.h>
 
@@ -59,12 +63,31 @@ static bool steady_inst(const struct ana_tainted *t, const struct ptx_inst *i)
     return !x.data;
 }
 
-int ana_steady(const struct dev_prog *p, uint32_t launch, bool *ret, struct dt_err *e)
+/* Does the instruction touch memory, meet other threads, or end the thread? */
+static bool touching(const struct ptx_inst *i, const struct ptx_op_info *op)
+{
+    unsigned acts = PTX_F_READS | PTX_F_WRITES | PTX_F_ATOMIC | PTX_F_BARRIER | PTX_F_CONVERGENT | PTX_F_SIDE;
+    return (op->flags & acts && i->space != PTX_PARAM) || i->op == PTX_OP_EXIT || i->op == PTX_OP_RET || i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT;
+}
+
+/* The same of what touches memory. 1, 0; negative: out of memory. */
+static int same_inst(const struct ana_tainted *t, const struct ptx_inst *i, uint32_t at)
+{
+    const struct ptx_op_info *op = ptx_op_info(i->op);
+    if (i->op != PTX_OP_OPAQUE && op->flags & PTX_F_CALL)
+        return ana_only_computes(i);
+    return i->op != PTX_OP_OPAQUE &&
+           (!touching(i, op) || (t->block[t->cfg.block_of[at]] != DATA && steady_inst(t, i)));
+}
+
+int ana_steady(const struct dev_prog *p, uint32_t launch, bool *ret, bool *ret_same, struct dt_err *e)
 {
     const struct dt_launch *l = &p->graph->launch[launch];
     const struct ptx_function *f = p->step[launch].entry;
     struct ana_tainted t;
     *ret = l->kind != DT_KERNEL;
+    if (ret_same)
+        *ret_same = *ret;
     if (*ret)
         return 0;
     bool *pointer = dt_calloc((size_t)l->narg + 1, sizeof *pointer);
@@ -80,7 +103,12 @@ int ana_steady(const struct dev_prog *p, uint32_t launch, bool *ret, struct dt_e
     bool steady = !t.sites.opaque;
     for (uint32_t i = 0; steady && i < f->ninst; i++)
         steady = t.block[t.cfg.block_of[i]] != DATA && steady_inst(&t, &f->inst[i]);
+    int same = ret_same && (steady || !t.sites.opaque);
+    for (uint32_t i = 0; same == 1 && !steady && i < f->ninst; i++)
+        same = same_inst(&t, &f->inst[i], i);
     ana_tainted_done(&t);
     *ret = steady;
-    return 0;
+    if (ret_same)
+        *ret_same = same == 1;
+    return same < 0 ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 0;
 }

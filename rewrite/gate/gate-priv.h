@@ -10,10 +10,11 @@ uint64_t rw_input_seed(unsigned input); /* of the first input 0 */
 unsigned rw_input_sorts(unsigned inputs, unsigned input);
 void rw_original_done(struct rw_original *o);
 void rw_pieces_done(struct rw_gate *g); /* machine-code.c */
-struct rw_once { /* which launches of a program are equal to an earlier one, and steady (once.c) */
+struct rw_once { /* which launches of a program are equal to an earlier one (once.c) */
     struct dev_device *dev;
-    uint32_t *like; /* by launch: the first one that it is equal to, itself: it is none of them; NULL: nobody asked */
-    bool *steady;
+    /* by launch: the first one that it is equal to, if they touch the same bytes; itself: none. NULL: nobody asked */
+    uint32_t *like;
+    bool *same, *steady; /* by launch: as ana_steady says */
     bool races;     /* the run is under the race detector, but for those that are equal to one before */
 };
 int rw_once_new(struct dev_device *d, const struct dev_prog *p, struct rw_once *ret, struct dt_err *e);

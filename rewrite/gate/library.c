@@ -37,9 +37,9 @@ static int all_steady(const struct rw_trial *t, bool *ret, struct dt_err *e)
     int r = 0;
     *ret = true;
     for (uint32_t k = 0; k < t->x->nlaunch && *ret && r == 0; k++)
-        r = ana_steady(t->now->prog, t->x->launch[k], ret, e);
+        r = ana_steady(t->now->prog, t->x->launch[k], ret, NULL, e);
     for (uint32_t k = 0; k < t->n && *ret && r == 0; k++)
-        r = ana_steady(t->next->prog, t->first + k, ret, e);
+        r = ana_steady(t->next->prog, t->first + k, ret, NULL, e);
     return r;
 }
 

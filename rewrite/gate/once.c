@@ -1,10 +1,10 @@
 /* Launches that are equal to one before them, and of which the run of the original need not find out the same again.
  *
- * Blocks of a steady launch (analysis/taint/steady.c) execute the same instructions and touch the same bytes of its
- * buffers whatever memory holds, and a buffer is an allocation of its own. So launches that are equal but for the names
- * of their buffers, as the layers of a model have them, race all or none, and cost the same. Equal: kernel, geometry,
- * arguments, offsets, sizes of buffers, and which of them are the same one (rw_add_launch). What is not steady is
- * looked at each time.
+ * Blocks of a launch whose addresses do not hang on data (analysis/taint/steady.c) touch the same bytes of its buffers
+ * whatever memory holds, and a buffer is an allocation of its own. So launches that are equal but for the names of
+ * their buffers, as the layers of a model have them, race all or none; and where they execute the same instructions,
+ * too, they cost the same. Equal: kernel, geometry, arguments, offsets, sizes of buffers, and which of them are the
+ * same one (rw_add_launch). Others are looked at each time.
  *
  * Under the race detector a launch runs on one CPU thread and takes several times as long, and following its blocks for
  * their costs takes half as long again; so this is most of the first run of a large graph.
@@ -18,20 +18,18 @@ bool rw_again(const struct rw_once *o, uint32_t launch) { return o && o->like &&
 
 int rw_once_step(const struct rw_once *o, struct dev_run *run, uint32_t launch, struct dev_cost *cost, struct dt_err *e)
 {
-    bool again = rw_again(o, launch);
-    if (again) {
-        if (o->races)
-            dev_set_schedule(o->dev, 0, false);
+    bool again = rw_again(o, launch), off = again && o->races, known = again && o->steady[launch];
+    if (off)
+        dev_set_schedule(o->dev, 0, false);
+    if (known)
         dev_set_follow(o->dev, false);
-    }
     int r = dev_run_step(run, launch, e);
-    if (again) {
+    if (known) {
         dev_set_follow(o->dev, true);
-        if (o->races)
-            dev_set_schedule(o->dev, 0, true);
         cost[launch] = cost[o->like[launch]];
-        return r;
     }
+    if (off)
+        dev_set_schedule(o->dev, 0, true);
     return r == 0 && !cost[launch].known ? dev_run_cost(run, launch, &cost[launch], e) : r;
 }
 
@@ -39,6 +37,7 @@ void rw_once_done(struct rw_once *o)
 {
     free(o->like);
     free(o->steady);
+    free(o->same);
     *o = (struct rw_once){0};
 }
 
@@ -47,9 +46,9 @@ int rw_once_new(struct dev_device *d, const struct dev_prog *p, struct rw_once *
     uint32_t n = p->graph->nlaunch;
     dt_free_ char(*key)[DT_SHA256_TEXT] = dt_calloc((size_t)n + 1, sizeof *key);
     dt_free_ uint32_t *number = dt_calloc((size_t)p->graph->nbuffer + 1, sizeof *number);
-    bool *steady = dt_calloc((size_t)n + 1, sizeof *steady);
+    bool *steady = dt_calloc((size_t)n + 1, sizeof *steady), *same = dt_calloc((size_t)n + 1, sizeof *same);
     uint32_t *like = dt_calloc((size_t)n + 1, sizeof *like);
-    int r = key && number && steady && like ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    int r = key && number && steady && same && like ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t l = 0, m = 0; l < n && r == 0; l++, m = 0) {
         struct dt_sha256 h;
         uint32_t k = 0;
@@ -63,11 +62,12 @@ int rw_once_new(struct dev_device *d, const struct dev_prog *p, struct rw_once *
         while (k < l && strcmp(key[k], key[l]) != 0)
             k++;
         if (k == l)
-            r = p->graph->launch[l].kind == DT_KERNEL ? ana_steady(p, l, &steady[l], e) : 0;
+            r = p->graph->launch[l].kind == DT_KERNEL ? ana_steady(p, l, &steady[l], &same[l], e) : 0;
         steady[l] = steady[k];
-        like[l] = steady[k] ? k : l;
+        same[l] = same[k];
+        like[l] = same[k] ? k : l;
     }
-    *ret = (struct rw_once){.dev = d, .like = like, .steady = steady};
+    *ret = (struct rw_once){.dev = d, .like = like, .steady = steady, .same = same};
     if (r < 0)
         rw_once_done(ret);
     return r;

@@ -10,8 +10,8 @@
  *   in part    otherwise some of its blocks, spread over the grid, run under the checks first, and then all blocks run
  *              as usual. Buffers that it reads and writes are put back between the two. One block is enough to find
  *              races between its threads, and uninitialised shared memory
- *   once       a steady launch that is equal to one before, which was clean, is not looked at again (once.c). If all that
- *              come behind it are steady, too, no data of those before matter: it does not run, and the few behind it
+ *   once       a launch that is equal to one before, which was clean, is not looked at again (once.c). If what all that
+ *              come behind it touch does not hang on data, either, no data of those before matter: it does not run, and the few behind it
  *              that are to be looked at run on buffers of zeros. Which of their bytes nothing has written, the
  *              footprints say
  *   not        a block that is too large by itself; clusters, and blocks that talk, if there is no room for all of them
@@ -263,12 +263,12 @@ static bool clean_before(const struct checker *c, uint32_t launch)
     return rw_again(c->once, launch) && !c->found[c->once->like[launch]];
 }
 
-/* Are this launch and all kernels behind it steady? */
+/* Do this launch and all kernels behind it touch the same bytes whatever memory holds? */
 static bool all_steady(const struct checker *c, uint32_t launch)
 {
-    bool all = c->once && c->once->steady;
+    bool all = c->once && c->once->same;
     for (uint32_t l = launch; all && l < c->p->graph->nlaunch; l++)
-        all = c->once->steady[l] || c->p->graph->launch[l].kind != DT_KERNEL;
+        all = c->once->same[l] || c->p->graph->launch[l].kind != DT_KERNEL;
     return all;
 }
 

@@ -129,7 +129,7 @@ static int add_launches(struct dt_sha256 *h, const struct rw_state *s, const uin
     for (uint32_t k = 0; k < n; k++) {
         const struct dt_launch *l = &s->graph->launch[launch[k]];
         bool steady;
-        int r = ana_steady(s->prog, launch[k], &steady, e);
+        int r = ana_steady(s->prog, launch[k], &steady, NULL, e);
         if (r < 0 || !steady)
             return r;
         rw_add_launch(h, s->prog, launch[k], true, buffer, nbuffer);

@@ -1,5 +1,5 @@
-/* ana_steady (analysis/taint/steady.c): each kernel here says whether it is steady, and the steady ones execute the
- * same work on two inputs. */
+/* ana_steady (analysis/taint/steady.c): each kernel here says whether it is steady, and whether it touches the same
+ * bytes; the steady ones execute the same work on two inputs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,43 +29,43 @@
 
 static const struct {
     const char *name, *body;
-    bool steady;
+    enum { NEITHER, SAME, STEADY } what; /* SAME: it touches the same bytes, but does not cost the same */
 } cases[] = {
-    {"values", "mad.lo.u32 %r1, %r1, %r1, %r2;\n", true},
-    {"chosen value", "setp.gt.s32 %p1, %r1, 5;\nselp.b32 %r1, %r1, 7, %p1;\n", true},
-    {"shuffle", "shfl.sync.bfly.b32 %r1, %r1, 1, 31, -1;\n", true},
+    {"values", "mad.lo.u32 %r1, %r1, %r1, %r2;\n", STEADY},
+    {"chosen value", "setp.gt.s32 %p1, %r1, 5;\nselp.b32 %r1, %r1, 7, %p1;\n", STEADY},
+    {"shuffle", "shfl.sync.bfly.b32 %r1, %r1, 1, 31, -1;\n", STEADY},
     {"loop by a number", "L:\nadd.u32 %r1, %r1, 3;\nadd.u32 %r4, %r4, -1;\nsetp.gt.s32 %p1, %r4, 0;\n@%p1 bra L;\n",
-     true},
-    {"branch by thread", "setp.gt.u32 %p1, %r3, 5;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", true},
+     STEADY},
+    {"branch by thread", "setp.gt.u32 %p1, %r3, 5;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", STEADY},
     {"through shared memory, at its own place",
      "mov.u32 %r5, s;\nshl.b32 %r6, %r3, 2;\nadd.u32 %r5, %r5, %r6;\nst.shared.u32 [%r5], %r1;\nbar.sync "
      "0;\nld.shared.u32 %r1, [%r5];\n",
-     true},
-    {"atomic", "red.global.add.u32 [%d2], %r1;\n", true},
-    {"branch by data", "setp.gt.u32 %p1, %r1, 500;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", false},
-    {"branch by a table", "setp.gt.u32 %p1, %r2, 500;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", false},
-    {"guard by data", "setp.gt.u32 %p1, %r1, 500;\n@%p1 add.u32 %r1, %r1, 3;\n", false},
-    {"guarded load", "setp.gt.u32 %p1, %r1, 500;\n@%p1 ld.global.u32 %r1, [%d2];\n", false},
-    {"exit by data", "setp.gt.u32 %p1, %r1, 500;\n@%p1 exit;\n", false},
+     STEADY},
+    {"atomic", "red.global.add.u32 [%d2], %r1;\n", STEADY},
+    {"branch by data", "setp.gt.u32 %p1, %r1, 500;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", SAME},
+    {"branch by a table", "setp.gt.u32 %p1, %r2, 500;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", SAME},
+    {"guard by data", "setp.gt.u32 %p1, %r1, 500;\n@%p1 add.u32 %r1, %r1, 3;\n", SAME},
+    {"guarded load", "setp.gt.u32 %p1, %r1, 500;\n@%p1 ld.global.u32 %r1, [%d2];\n", NEITHER},
+    {"exit by data", "setp.gt.u32 %p1, %r1, 500;\n@%p1 exit;\n", NEITHER},
     {"address by data",
      "and.b32 %r5, %r1, 63;\nmul.wide.u32 %d5, %r5, 4;\nld.param.u64 %d7, [y];\nadd.u64 %d6, %d7, %d5;\nld.global.u32 "
      "%r1, [%d6];\n",
-     false},
+     NEITHER},
     {"shared address by data",
-     "mov.u32 %r5, s;\nand.b32 %r6, %r1, 252;\nadd.u32 %r5, %r5, %r6;\nst.shared.u32 [%r5], %r1;\n", false},
+     "mov.u32 %r5, s;\nand.b32 %r6, %r1, 252;\nadd.u32 %r5, %r5, %r6;\nst.shared.u32 [%r5], %r1;\n", NEITHER},
     {"loop by data", "and.b32 %r5, %r1, 15;\nL:\nadd.u32 %r5, %r5, -1;\nsetp.gt.s32 %p1, %r5, 0;\n@%p1 bra L;\n",
-     false},
+     SAME},
     {"data by way of shared memory",
      "mov.u32 %r5, s;\nst.shared.u32 [%r5], %r1;\nbar.sync 0;\nld.shared.u32 %r6, [%r5];\nsetp.gt.u32 %p1, %r6, "
      "500;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n",
-     false},
+     SAME},
     {"a vote on data",
-     "setp.gt.u32 %p1, %r1, 500;\nvote.sync.any.pred %p2, %p1, -1;\n@%p2 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", false},
+     "setp.gt.u32 %p1, %r1, 500;\nvote.sync.any.pred %p2, %p1, -1;\n@%p2 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", SAME},
     {"result of an atomic",
-     "atom.global.add.u32 %r5, [%d2], 1;\nsetp.gt.u32 %p1, %r5, 5;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", false},
+     "atom.global.add.u32 %r5, [%d2], 1;\nsetp.gt.u32 %p1, %r5, 5;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", SAME},
     {"a call",
      "{\n.param .b32 a;\n.param .b32 b;\nst.param.b32 [a], %r1;\ncall (b), twice, (a);\nld.param.b32 %r1, [b];\n}\n",
-     false},
+     SAME},
 };
 
 static void must(int r, const struct dt_err *e, const char *what)
@@ -84,7 +84,7 @@ static void test_cases(void **state)
         char text[4096];
         struct dt_graph *g;
         struct dev_prog *p;
-        bool steady;
+        bool steady, same;
         snprintf(text, sizeof text, "%s%s%s", BEFORE, cases[i].body, AFTER);
         dt_str_add(&s, "{\"dovetail\":1,\"modules\":{\"m\":{\"ptx\":\"");
         for (const char *c = text; *c; c++)
@@ -99,9 +99,11 @@ static void test_cases(void **state)
         must(dt_graph_parse(s.s, s.len, &g, &e), &e, cases[i].name);
         dt_str_done(&s);
         must(dev_prog_new(d, g, NULL, NULL, &p, &e), &e, cases[i].name);
-        must(ana_steady(p, 0, &steady, &e), &e, cases[i].name);
-        if (steady != cases[i].steady)
+        must(ana_steady(p, 0, &steady, &same, &e), &e, cases[i].name);
+        if (steady != (cases[i].what == STEADY))
             fail_msg("%s: %s", cases[i].name, steady ? "is said to be steady" : "is not said to be steady");
+        if (same != (cases[i].what != NEITHER))
+            fail_msg("%s: %s to touch the same bytes", cases[i].name, same ? "is said" : "is not said");
         struct dev_cost cost[2];
         memset(cost, 0, sizeof cost);
         for (unsigned k = 0; k < 2; k++) {
