@@ -320,6 +320,10 @@ const char *dev_doubt(struct dev_device *d, unsigned doubt, bool *ret_moot);
 int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, const uint8_t *made,
                    unsigned doubt, struct dev_time *ret, double *step_us, double *start_us, double *end_us,
                    struct dt_err *e);
+/* us[k]: time_us under doubt k, for the doubts 0 … ndoubt - 1; negative: that doubt makes no difference. On all of the
+ * device's CPU threads. */
+int dev_model_doubts(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, const uint8_t *made,
+                     unsigned ndoubt, double *us, struct dt_err *e);
 /* What launch `step` asks of the device, in numbers without a time (softgpu/sg.h, sg_burden): to be added over
  * launches, less is better. *ret_in_flight: its threads in flight, more is better; 0: it is no kernel. */
 enum { DEV_BURDENS = 13 };

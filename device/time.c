@@ -407,31 +407,58 @@ int dev_bound(struct dev_device *d, const struct dev_prog *p, const struct dev_c
     return err ? err : dev_cu(d, d->cu->dovetailBound(n, w, bytes, ret_us), "dovetailBound", e);
 }
 
+/* What the timing model is asked with: works in their order. */
+struct asked {
+    struct dovetail_work *w;
+    struct dev_order o;
+};
+
+static void asked_done(struct asked *x)
+{
+    free(x->w);
+    dev_order_done(&x->o);
+}
+
+static int ask(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, struct asked *ret,
+               struct dt_err *e)
+{
+    const struct dt_graph *g = p->graph;
+    *ret = (struct asked){0};
+    int err = dev_use(d, e);
+    if (!err && (!d->cu->soft || !g->nlaunch))
+        err = dt_err_set(e, DT_E_UNSUPPORTED,
+                         g->nlaunch ? "only the software device has costs" : "the graph has no launches");
+    if (err < 0)
+        return err;
+    ret->w = dt_calloc(g->nlaunch, sizeof *ret->w);
+    if (!ret->w || dev_order_new(g, &ret->o) < 0)
+        err = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t i = 0; i < g->nlaunch && !err; i++)
+        err = work_of(d, &g->launch[i], &cost[i], &ret->w[i], e);
+    if (!err)
+        err = tell_distinct(d, g, e);
+    if (err < 0)
+        asked_done(ret);
+    return err;
+}
+
 int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, const uint8_t *made,
                    unsigned doubt, struct dev_time *ret, double *step_us, double *start_us, double *end_us,
                    struct dt_err *e)
 {
-    const struct dt_graph *g = p->graph;
-    uint32_t n = g->nlaunch;
-    int err = dev_use(d, e);
-    if (!err && (!d->cu->soft || !n))
-        err = dt_err_set(e, DT_E_UNSUPPORTED, n ? "only the software device has costs" : "the graph has no launches");
+    uint32_t n = p->graph->nlaunch;
+    int same = 0;
+    struct asked x;
+    int err = ask(d, p, cost, &x, e);
     if (err < 0)
         return err;
-    dt_free_ struct dovetail_work *w = dt_calloc(n, sizeof *w);
-    int same = 0;
     dt_free_ double *start = dt_calloc(n, sizeof *start), *end = dt_calloc(n, sizeof *end);
-    struct dev_order o = {0};
-    if (!w || !start || !end || dev_order_new(g, &o) < 0)
-        return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (uint32_t i = 0; i < n && !err; i++)
-        err = work_of(d, &g->launch[i], &cost[i], &w[i], e);
-    if (!err)
-        err = tell_distinct(d, g, e);
-    if (!err)
-        err = dev_cu(d, d->cu->dovetailTimeline(doubt, n, w, o.at, o.after, o.early, made, start, end, &same),
-                     "dovetailTimeline", e);
-    dev_order_done(&o);
+    err = start && end ? dev_cu(d,
+                                d->cu->dovetailTimeline(doubt, n, x.w, x.o.at, x.o.after, x.o.early, made, start, end,
+                                                        &same),
+                                "dovetailTimeline", e)
+                       : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    asked_done(&x);
     if (err < 0 || same)
         return err < 0 ? err : 1;
     *ret = (struct dev_time){.launches = n};
@@ -446,4 +473,17 @@ int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct 
         ret->time_us = end[i] > ret->time_us ? end[i] : ret->time_us;
     }
     return 0;
+}
+
+int dev_model_doubts(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, const uint8_t *made,
+                     unsigned ndoubt, double *us, struct dt_err *e)
+{
+    struct asked x;
+    int err = ask(d, p, cost, &x, e);
+    if (err < 0)
+        return err;
+    err = dev_cu(d, d->cu->dovetailTimelines(ndoubt, p->graph->nlaunch, x.w, x.o.at, x.o.after, x.o.early, made, us),
+                 "dovetailTimelines", e);
+    asked_done(&x);
+    return err;
 }

@@ -303,6 +303,7 @@ const struct sg_talk *sg_talk_find(uint32_t id); /* NULL: there is none */
 /* Run to the end. 0, or a negative number with *fault filled. Output written so far stays. `stats` may be NULL. A stray
  * of the recorder ends the launch, and it is 0 too. */
 int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *stats, struct sg_fault *fault);
+uint32_t sg_worker_count(void); /* how many CPU threads a launch may use */
 /* "kernel gemm, block (1,0,0), thread (5,0,0), PTX line 88: ld.global.f32 … : 4 bytes at 0x… are outside every
  * allocation" */
 void sg_fault_text(const struct sg_fault *f, char *out, size_t n);

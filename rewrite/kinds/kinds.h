@@ -125,6 +125,7 @@ struct rw_rewrite {
      * no levels. */
     const char *const *levels;
     bool falling;   /* levels are tried only while each is faster than the one before */
+    bool runs;      /* a candidate is a run of launches: a part of one that came to nothing is not tried, but for pairs */
     bool same_code; /* its kernels are those that were there but for what stands around them */
     /* List every candidate of the state that this rewrite has anything to say about, legal or not. */
     int (*propose)(const struct rw_state *now, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e);

@@ -364,6 +364,7 @@ const struct rw_rewrite rw_programmatic = {
     .needs = "kernels one behind the other on a stream, sm_90 and later",
     .keeps = "every access in conflict stands behind griddepcontrol.wait, which every path passes",
     .on = true,
+    .runs = true,
     .same_code = true,
     .propose = programmatic_propose,
     .open = programmatic_open_edit,

@@ -97,8 +97,6 @@ int rw_state_time(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
 int rw_state_doubts(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
 {
     unsigned n = 0;
-    struct dev_time t;
-    int r = 0;
     if (s->doubt_us || !all_known(s))
         return 0;
     while (dev_doubt(p->dev, n, &(bool){false}))
@@ -106,14 +104,14 @@ int rw_state_doubts(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
     double *us = dt_calloc(n + 1, sizeof *us);
     if (!us)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (unsigned k = 0; k < n && r >= 0; k++) {
-        r = k ? dev_model_time(p->dev, s->prog, s->cost, s->made, k, &t, NULL, NULL, NULL, e) : 1;
-        us[k] = r == 0 ? t.time_us : s->time.time_us;
-    }
+    int r = dev_model_doubts(p->dev, s->prog, s->cost, s->made, n, us, e);
     if (r < 0) {
         free(us);
         return r;
     }
+    us[0] = s->time.time_us;
+    for (unsigned k = 1; k < n; k++)
+        us[k] = us[k] < 0 ? us[0] : us[k];
     s->doubt_us = us;
     return 0;
 }

@@ -24,7 +24,6 @@ void sg_cluster_start(const struct sg_run *run, struct sg_cluster *cl, uint64_t 
 enum sg_stop sg_cluster_turn(struct sg_worker *wk, struct sg_cluster *cl, int64_t fuel);
 
 /* ---- worker.c ---------------------------------------------------------------------------------------------------- */
-uint32_t sg_worker_count(void); /* how many CPU threads a launch may use */
 int sg_worker_init(struct sg_run *run, struct sg_worker *wk, bool track);
 void sg_worker_done(struct sg_worker *wk);
 /* Run clusters until there are none left, or a stop, or a fault in one of ours. The first worker starts the others. */

@@ -10,7 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/parallel.h"
 #include "softgpu/libcuda/cu-priv.h"
+
+#define ALONE 16 /* works whose timelines are faster than a thread */
 
 CUresult dovetailDeviceByModel(CUdevice *ret, const char *id)
 {
@@ -383,13 +386,11 @@ CUresult dovetailBound(unsigned n, const struct dovetail_work *work, double byte
     return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult dovetailTimeline(unsigned doubt, unsigned n, const struct dovetail_work *work, const unsigned *at,
-                          const unsigned *after, const unsigned char *early, const unsigned char *made,
-                          double *start_us, double *end_us, int *same)
+/* Works with what stands before each, as the model takes them. *ret: free(). */
+static CUresult works_of(unsigned n, const struct dovetail_work *work, const unsigned *at, const unsigned *after,
+                         const unsigned char *early, const unsigned char *made, struct sg_work **ret)
 {
-    CU_CONTEXT(c);
-    CU_REQUIRE(sg_doubt_at(doubt), CUDA_ERROR_INVALID_VALUE);
-    CU_REQUIRE(n && work && at && start_us && end_us, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(n && work && at, CUDA_ERROR_INVALID_VALUE);
     for (unsigned i = 0; i < n; i++) {
         CU_REQUIRE(at[i] <= at[i + 1] && (after || at[i] == at[i + 1]), CUDA_ERROR_INVALID_VALUE);
         for (unsigned k = at[i]; k < at[i + 1]; k++)
@@ -408,6 +409,18 @@ CUresult dovetailTimeline(unsigned doubt, unsigned n, const struct dovetail_work
         w[i].early = early ? early + at[i] : NULL;
         w[i].made = made && made[i];
     }
+    *ret = w;
+    return CUDA_SUCCESS;
+}
+
+CUresult dovetailTimeline(unsigned doubt, unsigned n, const struct dovetail_work *work, const unsigned *at,
+                          const unsigned *after, const unsigned char *early, const unsigned char *made,
+                          double *start_us, double *end_us, int *same)
+{
+    CU_CONTEXT(c);
+    struct sg_work *w;
+    CU_REQUIRE(sg_doubt_at(doubt) && start_us && end_us, CUDA_ERROR_INVALID_VALUE);
+    CU_TRY(works_of(n, work, at, after, early, made, &w));
     bool alike = same && doubt && !sg_doubt_matters(sg_doubt_at(doubt), w, n);
     if (same)
         *same = alike;
@@ -418,4 +431,42 @@ CUresult dovetailTimeline(unsigned doubt, unsigned n, const struct dovetail_work
     }
     free(w);
     return cu_from_dt(r);
+}
+
+struct timelines {
+    const struct sg_model *m;
+    const struct sg_work *w; /* each has a copy */
+    unsigned n;
+    double distinct, *end_us; /* by doubt */
+    _Atomic int r;
+};
+
+static void one_timeline(void *user, size_t doubt)
+{
+    struct timelines *x = user;
+    const struct sg_doubt *d = sg_doubt_at((unsigned)doubt);
+    x->end_us[doubt] = -1;
+    if (doubt && !sg_doubt_matters(d, x->w, x->n))
+        return;
+    struct sg_work *w = dt_memdup(x->w, x->n * sizeof *w);
+    int r = w ? sg_timeline_of(x->m, w, x->n, x->distinct, d) : DT_E_NOMEM;
+    for (unsigned i = 0; i < x->n && !r; i++)
+        x->end_us[doubt] = w[i].end_us > x->end_us[doubt] ? w[i].end_us : x->end_us[doubt];
+    if (r)
+        x->r = r;
+    free(w);
+}
+
+CUresult dovetailTimelines(unsigned ndoubt, unsigned n, const struct dovetail_work *work, const unsigned *at,
+                           const unsigned *after, const unsigned char *early, const unsigned char *made,
+                           double *end_us)
+{
+    CU_CONTEXT(c);
+    struct sg_work *w;
+    CU_REQUIRE(ndoubt && sg_doubt_at(ndoubt - 1) && end_us, CUDA_ERROR_INVALID_VALUE);
+    CU_TRY(works_of(n, work, at, after, early, made, &w));
+    struct timelines x = {.m = c->dev->model, .w = w, .n = n, .distinct = c->distinct, .end_us = end_us};
+    dt_parallel(n > ALONE ? sg_worker_count() : 1, ndoubt, one_timeline, &x);
+    free(w);
+    return cu_from_dt(x.r);
 }
