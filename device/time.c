@@ -453,11 +453,10 @@ int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct 
     if (err < 0)
         return err;
     dt_free_ double *start = dt_calloc(n, sizeof *start), *end = dt_calloc(n, sizeof *end);
-    err = start && end ? dev_cu(d,
-                                d->cu->dovetailTimeline(doubt, n, x.w, x.o.at, x.o.after, x.o.early, made, start, end,
-                                                        &same),
-                                "dovetailTimeline", e)
-                       : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    err = start && end
+              ? dev_cu(d, d->cu->dovetailTimeline(doubt, n, x.w, x.o.at, x.o.after, x.o.early, made, start, end, &same),
+                       "dovetailTimeline", e)
+              : dt_err_set(e, DT_E_NOMEM, "out of memory");
     asked_done(&x);
     if (err < 0 || same)
         return err < 0 ? err : 1;

@@ -67,7 +67,8 @@ static bool steady_inst(const struct ana_tainted *t, const struct ptx_inst *i)
 static bool touching(const struct ptx_inst *i, const struct ptx_op_info *op)
 {
     unsigned acts = PTX_F_READS | PTX_F_WRITES | PTX_F_ATOMIC | PTX_F_BARRIER | PTX_F_CONVERGENT | PTX_F_SIDE;
-    return (op->flags & acts && i->space != PTX_PARAM) || i->op == PTX_OP_EXIT || i->op == PTX_OP_RET || i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT;
+    return (op->flags & acts && i->space != PTX_PARAM) || i->op == PTX_OP_EXIT || i->op == PTX_OP_RET ||
+           i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT;
 }
 
 /* The same of what touches memory. 1, 0; negative: out of memory. */
@@ -76,8 +77,7 @@ static int same_inst(const struct ana_tainted *t, const struct ptx_inst *i, uint
     const struct ptx_op_info *op = ptx_op_info(i->op);
     if (i->op != PTX_OP_OPAQUE && op->flags & PTX_F_CALL)
         return ana_only_computes(i);
-    return i->op != PTX_OP_OPAQUE &&
-           (!touching(i, op) || (t->block[t->cfg.block_of[at]] != DATA && steady_inst(t, i)));
+    return i->op != PTX_OP_OPAQUE && (!touching(i, op) || (t->block[t->cfg.block_of[at]] != DATA && steady_inst(t, i)));
 }
 
 int ana_steady(const struct dev_prog *p, uint32_t launch, bool *ret, bool *ret_same, struct dt_err *e)

@@ -10,12 +10,12 @@ uint64_t rw_input_seed(unsigned input); /* of the first input 0 */
 unsigned rw_input_sorts(unsigned inputs, unsigned input);
 void rw_original_done(struct rw_original *o);
 void rw_pieces_done(struct rw_gate *g); /* machine-code.c */
-struct rw_once { /* which launches of a program are equal to an earlier one (once.c) */
+struct rw_once {                        /* which launches of a program are equal to an earlier one (once.c) */
     struct dev_device *dev;
     /* by launch: the first one that it is equal to, if they touch the same bytes; itself: none. NULL: nobody asked */
     uint32_t *like;
     bool *same, *steady; /* by launch: as ana_steady says */
-    bool races;     /* the run is under the race detector, but for those that are equal to one before */
+    bool races;          /* the run is under the race detector, but for those that are equal to one before */
 };
 int rw_once_new(struct dev_device *d, const struct dev_prog *p, struct rw_once *ret, struct dt_err *e);
 void rw_once_done(struct rw_once *o);
@@ -29,7 +29,8 @@ int rw_flood_run(struct dev_device *d, struct dev_run *run, const struct ana_res
                  struct dt_err *e);
 /* Run all steps on what `run` holds, keep what they write and what they cost. `a`: the analysis of its program,
  * borrowed. */
-int rw_snaps_new(struct dev_run *run, const struct ana_result *a, const struct rw_once *once, struct rw_snaps **ret, struct dt_err *e);
+int rw_snaps_new(struct dev_run *run, const struct ana_result *a, const struct rw_once *once, struct rw_snaps **ret,
+                 struct dt_err *e);
 /* What the buffer held in that run before this launch. 1: *ret; 0: its fill; negative: it was not kept. */
 int rw_snaps_before(const struct rw_snaps *s, uint32_t launch, uint32_t buffer, const uint8_t **ret);
 void rw_regions_done(struct rw_regions *x);

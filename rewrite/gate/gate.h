@@ -42,7 +42,7 @@ struct rw_piece {            /* a posted kernel, assembled by itself with the li
     size_t len;
     struct dt_str crosses; /* not empty: its cubin need not be what runs (rw_calls_cross) */
 };
-struct rw_regions { /* special values region by region (regions.c) */
+struct rw_regions {             /* special values region by region (regions.c) */
     unsigned n, distinct;       /* regions with new code; those that ran, equal ones once */
     unsigned spared;            /* runs without some of the values, which the posted launches do not take */
     struct rw_special *special; /* what was put where; NULL: nothing was */
@@ -105,10 +105,10 @@ unsigned rw_reference_inputs(const struct rw_reference *ref); /* how many of the
 /* By launch, as posted; NULL: not known, or snaps were made and have it. */
 const struct dev_cost *rw_reference_cost(const struct rw_reference *ref);
 struct rw_reference *rw_reference_free(struct rw_reference *ref);
-const struct dev_cost *rw_snaps_cost(const struct rw_snaps *s); /* by launch */
+const struct dev_cost *rw_snaps_cost(const struct rw_snaps *s);  /* by launch */
 const struct ana_result *rw_snaps_ana(const struct rw_snaps *s); /* of the graph that left them */
 struct rw_snaps *rw_snaps_free(struct rw_snaps *s);
-bool rw_has_outputs(const struct dt_graph *g);                  /* is there anything to compare (verify.c)? */
+bool rw_has_outputs(const struct dt_graph *g); /* is there anything to compare (verify.c)? */
 
 /* ---- samples of graphs that are too large to run whole (sample.c) ------------------------------------------------ */
 

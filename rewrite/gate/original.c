@@ -45,9 +45,9 @@ struct checker {
     struct rw_original *out;
     struct dt_warnings seen; /* by launch */
     struct dev_run *run;
-    struct dev_some *some; /* by launch: the blocks that run, if it runs in part */
-    uint64_t left;         /* of CHECK_WORK */
-    bool conflict;         /* the gate's run met one between blocks */
+    struct dev_some *some;      /* by launch: the blocks that run, if it runs in part */
+    uint64_t left;              /* of CHECK_WORK */
+    bool conflict;              /* the gate's run met one between blocks */
     const struct rw_once *once; /* equal launches; NULL: none */
     bool *found;                /* by launch: it has a finding */
     bool blind;                 /* launches are left out from here on, since data does not matter */
@@ -350,7 +350,9 @@ static int original_checked(struct checker *c, const struct dev_cost *cost, bool
     struct dev_cost *own = cost ? NULL : dt_calloc(c->p->graph->nlaunch + 1, sizeof *own);
     c->some = dt_calloc(c->p->graph->nlaunch + 1, sizeof *c->some);
     c->found = dt_calloc(c->p->graph->nlaunch + 1, sizeof *c->found);
-    int r = !c->some || !c->found || (!cost && !own) ? dt_err_set(e, DT_E_NOMEM, "out of memory") : cost ? 0 : costs(c, own, e);
+    int r = !c->some || !c->found || (!cost && !own) ? dt_err_set(e, DT_E_NOMEM, "out of memory")
+            : cost                                   ? 0
+                                                     : costs(c, own, e);
     *ret_late = r == DT_E_TIMEOUT;
     dev_set_schedule(c->d, 0, false);
     if (r == 0 && (r = dev_set_checks(c->d, MODES, e)) == 0 && (r = dev_run_new(c->d, c->p, &c->run, e)) == 0)

@@ -232,8 +232,7 @@ static void by_first_use(struct uses *u, const struct dt_graph *g)
 
 static bool takes(const struct dt_buffer *b, bool inner)
 {
-    return b->bytes && !b->constant &&
-           (inner || b->role == DT_INPUT || b->role == DT_INOUT || b->role == DT_WEIGHT);
+    return b->bytes && !b->constant && (inner || b->role == DT_INPUT || b->role == DT_INOUT || b->role == DT_WEIGHT);
 }
 
 int rw_special_new(const struct dev_prog *original, bool soft, bool inner, struct rw_special **ret, struct dt_err *e)

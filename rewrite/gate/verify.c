@@ -65,7 +65,9 @@ static int verify_fill(struct dev_run *r, const struct rw_special *s, const stru
 {
     static const int poison[] = {0xFF, 0xA5, 0x00, 0x5A};
     int x = dev_run_fill(r, rw_input_seed(input), poison[input % 4], e);
-    return x < 0 || !s || !rw_input_sorts(inputs, input) ? x : rw_special_upload(s, r, g, rw_input_seed(input), rw_input_sorts(inputs, input), e);
+    return x < 0 || !s || !rw_input_sorts(inputs, input)
+               ? x
+               : rw_special_upload(s, r, g, rw_input_seed(input), rw_input_sorts(inputs, input), e);
 }
 
 static int verify_fetch(struct dev_run *r, const struct dt_graph *g, struct outputs *o, struct dt_err *e)
@@ -203,7 +205,7 @@ struct runs {
     struct rw_original *checked;
     const struct dev_cost *cost; /* by launch, NULL: not known */
     struct dev_cost *mine;       /* from the first input, where no snaps have them */
-    struct rw_once once; /* of the original, for the first input */
+    struct rw_once once;         /* of the original, for the first input */
     const struct ana_result *ana;
     bool flood, whole; /* the run was ended, as NaNs flood it; the next one is not to be */
     unsigned input;
@@ -338,8 +340,7 @@ static int all_inputs(struct runs *x, const struct ana_result *a, struct rw_snap
         x->run = dev_run_free(x->run);
         rw_watch(x->dev, ref->talks, 0, false, NULL);
         if ((r = rw_original_check(x->dev, x->original, a, ref->sample, x->cost, ref->large ? &x->once : NULL,
-                                   ref->talks, x->checked,
-                                   e)) == 0)
+                                   ref->talks, x->checked, e)) == 0)
             ref->races = x->checked->races;
     }
     ref->later = r == 0 && x->checked && x->soft && ref->large && !ref->sample;
@@ -429,12 +430,8 @@ bool rw_reference_later(const struct rw_reference *ref) { return ref->later; }
 
 int rw_reference_rest(struct rw_reference *ref, struct dt_err *e)
 {
-    struct runs x = {.ref = ref,
-                     .dev = ref->dev,
-                     .original = ref->original,
-                     .soft = true,
-                     .ana = ref->ana,
-                     .limit = ref->limit};
+    struct runs x = {
+        .ref = ref, .dev = ref->dev, .original = ref->original, .soft = true, .ana = ref->ana, .limit = ref->limit};
     if (!ref->later)
         return 0;
     ref->later = false;

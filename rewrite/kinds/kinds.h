@@ -124,8 +124,10 @@ struct rw_rewrite {
     /* Names of levels, tried in this order; the fastest is kept, of equal ones the first. NULL at the end. NULL: it has
      * no levels. */
     const char *const *levels;
-    bool falling;   /* levels are tried only while each is faster than the one before */
-    bool runs;      /* a candidate is a run of launches: a part of one that came to nothing is not tried, but for pairs */
+    bool falling; /* levels are tried only while each is faster than the one before */
+    /* A candidate is a run of launches. Of one that came to nothing pairs are tried, and no shorter runs: of a chain
+     * through a model there are as many as it has launches */
+    bool runs;
     bool same_code; /* its kernels are those that were there but for what stands around them */
     /* List every candidate of the state that this rewrite has anything to say about, legal or not. */
     int (*propose)(const struct rw_state *now, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e);

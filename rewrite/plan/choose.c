@@ -522,32 +522,13 @@ static void proposals_done(struct rw_proposals *l)
     dt_arena_done(&l->arena);
 }
 
-/* Is it part of a longer run of launches with which the kind came to nothing? Then its pairs are tried, and no shorter
- * runs: of a chain through a model there are as many as it has launches. */
-static bool within_tried(const struct rw_planner *p, const struct rw_rewrite *w, const json_t *names)
-{
-    size_t n = json_array_size(names);
-    for (size_t k = 0; w->runs && n > 2 && k < p->entry.n; k++) {
-        const struct rw_entry *x = &p->entry.p[k];
-        size_t m = json_array_size(x->launches), at = 0, i = 0;
-        if (m <= n || x->verdict == RW_KEPT || strcmp(x->kind, w->name) != 0)
-            continue;
-        while (at < m && !json_equal(json_array_get(x->launches, at), json_array_get(names, 0)))
-            at++;
-        while (i < n && at + i < m && json_equal(json_array_get(x->launches, at + i), json_array_get(names, i)))
-            i++;
-        if (i == n)
-            return true;
-    }
-    return false;
-}
-
 /* Was the candidate banned, or tried with a verdict that stands? */
 static bool settled(struct rw_planner *p, const struct rw_rewrite *w, const struct rw_promise *v)
 {
     json_t *names = rw_entry_names(&p->state.p[p->state.n - 1], v->launch, v->nlaunch);
     const struct rw_entry *n = names ? rw_entry_find(p, w->name, names) : NULL;
-    bool banned = names && (rw_banned(p, w->name, names) || within_tried(p, w, names));
+    bool banned =
+        names && (rw_banned(p, w->name, names) || (w->runs && v->nlaunch > 2 && rw_entry_within(p, w->name, names)));
     json_decref(names);
     return banned ||
            (n && (n->tried & rw_rewrite_bit(w)) && !(n->verdict == RW_REFUSED && dt_has_row(n->reason, "order")));

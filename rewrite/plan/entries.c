@@ -49,6 +49,24 @@ struct rw_entry *rw_entry_find(struct rw_planner *p, const char *kind, const jso
     return NULL;
 }
 
+bool rw_entry_within(const struct rw_planner *p, const char *kind, const json_t *launches)
+{
+    size_t n = json_array_size(launches);
+    for (size_t k = 0; n && k < p->entry.n; k++) {
+        const struct rw_entry *x = &p->entry.p[k];
+        size_t m = json_array_size(x->launches), at = 0, i = 0;
+        if (m <= n || x->verdict == RW_KEPT || strcmp(x->kind, kind) != 0)
+            continue;
+        while (at < m && !json_equal(json_array_get(x->launches, at), json_array_get(launches, 0)))
+            at++;
+        while (i < n && at + i < m && json_equal(json_array_get(x->launches, at + i), json_array_get(launches, i)))
+            i++;
+        if (i == n)
+            return true;
+    }
+    return false;
+}
+
 char *rw_entry_reason(char *text)
 {
     for (char *at = text; at && (at = strstr(at, " at 0x")) != NULL;) {

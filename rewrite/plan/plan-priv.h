@@ -54,7 +54,7 @@ struct rw_planner {
     struct dt_vec(struct rw_sure) sure;
     unsigned nname; /* next fN */
     unsigned verified_inputs, verified_schedules;
-    bool by_region; /* but for the first of these inputs, region by region (gate/regions.c) */
+    bool by_region;             /* but for the first of these inputs, region by region (gate/regions.c) */
     bool budget_spent, hurried; /* hurried: by the clock */
     struct rw_gate gate;
     uint64_t sampled[2]; /* of the plan: blocks that ran when it was verified, of how many */
@@ -82,6 +82,8 @@ struct rw_planner {
 json_t *rw_entry_names(const struct rw_state *s, const uint32_t *launch, uint32_t n);
 /* The entry of a candidate; NULL: there is none. */
 struct rw_entry *rw_entry_find(struct rw_planner *p, const char *kind, const json_t *launches);
+/* Are these launches a part of a longer run with which the kind came to nothing? */
+bool rw_entry_within(const struct rw_planner *p, const char *kind, const json_t *launches);
 /* Record what became of the candidate with these launches; takes over *reason. *ret_at (may be NULL): its place in
  * p->entry. */
 int rw_entry_record(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t nlaunch,

@@ -458,8 +458,7 @@ static void one_timeline(void *user, size_t doubt)
 }
 
 CUresult dovetailTimelines(unsigned ndoubt, unsigned n, const struct dovetail_work *work, const unsigned *at,
-                           const unsigned *after, const unsigned char *early, const unsigned char *made,
-                           double *end_us)
+                           const unsigned *after, const unsigned char *early, const unsigned char *made, double *end_us)
 {
     CU_CONTEXT(c);
     struct sg_work *w;

@@ -53,8 +53,7 @@ static const struct {
      NEITHER},
     {"shared address by data",
      "mov.u32 %r5, s;\nand.b32 %r6, %r1, 252;\nadd.u32 %r5, %r5, %r6;\nst.shared.u32 [%r5], %r1;\n", NEITHER},
-    {"loop by data", "and.b32 %r5, %r1, 15;\nL:\nadd.u32 %r5, %r5, -1;\nsetp.gt.s32 %p1, %r5, 0;\n@%p1 bra L;\n",
-     SAME},
+    {"loop by data", "and.b32 %r5, %r1, 15;\nL:\nadd.u32 %r5, %r5, -1;\nsetp.gt.s32 %p1, %r5, 0;\n@%p1 bra L;\n", SAME},
     {"data by way of shared memory",
      "mov.u32 %r5, s;\nst.shared.u32 [%r5], %r1;\nbar.sync 0;\nld.shared.u32 %r6, [%r5];\nsetp.gt.u32 %p1, %r6, "
      "500;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n",

@@ -60,7 +60,23 @@ static void test_time(void **state)
         assert_true(step[k] == s->step_us[k]);
         assert_true(from[k] == s->begin_us[k] && to[k] == s->end_us[k]);
     }
+    /* all doubts at once, and one by one */
+    double us[32];
+    unsigned ndoubt = 0, moot = 0;
+    while (dev_doubt(w.dev, ndoubt, &(bool){false}))
+        ndoubt++;
+    assert_true(ndoubt > 1 && ndoubt <= 32);
+    must(dev_model_doubts(w.dev, w.prog, s->cost, NULL, ndoubt, us, &e), &e);
+    for (unsigned k = 0; k < ndoubt; k++) {
+        int r = dev_model_time(w.dev, w.prog, s->cost, NULL, k, &t, NULL, NULL, NULL, &e);
+        must(r, &e);
+        moot += r == 1;
+        assert_true(r == 1 ? us[k] < 0 : us[k] == t.time_us);
+    }
+    assert_true(moot && moot < ndoubt);
     struct dev_cost none[8] = {0};
+    assert_int_equal(dev_model_doubts(w.dev, w.prog, none, NULL, ndoubt, us, &e), DT_E_INTERNAL);
+    dt_err_done(&e);
     assert_int_equal(dev_model_time(w.dev, w.prog, none, NULL, 0, &t, NULL, NULL, NULL, &e), DT_E_INTERNAL);
     dt_err_done(&e);
     dev_run_free(run);
@@ -363,6 +379,87 @@ static void test_orders(void **state)
     world_close(&w);
 }
 
+static void capped(struct dt_str *ptx) /* what f makes is 128 at most: that shows with special values alone */
+{
+    char *at = strstr(ptx->s, "add.rn.f32 "), *end = at ? strchr(at, ';') : NULL, name[32] = "";
+    assert_non_null(end);
+    assert_int_equal(sscanf(at, "add.rn.f32 %31[^,]", name), 1);
+    struct dt_str s = {0};
+    dt_str_addn(&s, ptx->s, (size_t)(end + 1 - ptx->s));
+    dt_str_addf(&s, "\nmin.f32 %s, %s, 0f43000000;", name, name);
+    dt_str_add(&s, end + 1);
+    dt_str_done(ptx);
+    *ptx = s;
+}
+
+/* Special values reach a region alone, where the posted input shows nothing; equal regions run once; what cannot run
+ * alone is said to. */
+static void test_regions(void **state)
+{
+    struct world w;
+    struct rw_trial t;
+    world_open(&w);
+    for (int wrong = 0; wrong < 2; wrong++) {
+        struct dt_err e = {0};
+        bool pass = wrong;
+        fuse(&w, 0, 1, "global", wrong ? capped : NULL);
+        assert_int_equal(rw_trial_begin(&t, &w.p.gate, &w.x, &w.next, w.fused, &e), 1);
+        rw_trial_done(&t);
+        must(ana_run(w.dev, w.next.prog, NULL, &w.next.ana, &e), &e);
+        for (int again = 0; again < 2; again++) {
+            must(rw_regions_check(&w.p.gate, w.prog, &w.next, 3, &pass, &e), &e);
+            assert_int_equal(pass, !wrong);
+            assert_int_equal(w.p.gate.regions.n, 1);
+            assert_int_equal(w.p.gate.regions.distinct, 1); /* the wrong one adds none, the second look none */
+            assert_int_equal(w.p.gate.regions.spared, 0);
+        }
+        /* the whole sees the same, if it runs on such an input */
+        int r = rw_verify_plan(w.dev, w.p.gate.ref, w.next.prog, w.next.ana, 1, 0, false, NULL, &e);
+        assert_int_equal(r, 0);
+        r = rw_verify_plan(w.dev, w.p.gate.ref, w.next.prog, w.next.ana, 2, 0, false, NULL, &e);
+        assert_int_equal(r, wrong ? DT_E_INTERNAL : 0);
+        dt_err_done(&e);
+        if (!wrong) { /* nothing to run it on */
+            struct rw_snaps *snaps = w.p.gate.snaps;
+            w.p.gate.snaps = NULL;
+            must(rw_regions_check(&w.p.gate, w.prog, &w.next, 3, &pass, &e), &e);
+            assert_false(pass);
+            w.p.gate.snaps = snaps;
+            w.p.gate.original.races = true; /* nothing of it is compared alone */
+            must(rw_regions_check(&w.p.gate, w.prog, &w.next, 3, &pass, &e), &e);
+            assert_false(pass);
+            w.p.gate.original.races = false;
+        }
+        unfuse(&w);
+    }
+    world_close(&w);
+}
+
+/* Of a run that came to nothing no shorter run is tried. */
+static void test_runs(void **state)
+{
+    static const struct {
+        const char *text;
+        enum rw_verdict verdict;
+        bool within;
+    } cases[] = {{"[\"a\", \"b\", \"c\"]", RW_REFUSED, true},         {"[\"b\", \"c\", \"d\"]", RW_DROPPED, true},
+                 {"[\"b\", \"c\", \"d\"]", RW_KEPT, false},           {"[\"a\", \"b\", \"d\"]", RW_REFUSED, false},
+                 {"[\"a\", \"b\", \"c\", \"d\"]", RW_REFUSED, false}, {"[\"c\", \"d\", \"e\"]", RW_REFUSED, false}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct rw_planner p = {0};
+        struct rw_entry x = {.kind = "programmatic-launch", .verdict = cases[k].verdict};
+        json_t *run = json_loads(cases[k].text, 0, NULL);
+        assert_true((x.launches = json_loads("[\"a\", \"b\", \"c\", \"d\"]", 0, NULL)) && run);
+        assert_true(dt_push(&p.entry, x));
+        if (rw_entry_within(&p, "programmatic-launch", run) != cases[k].within)
+            fail_msg("%s: %s", cases[k].text, cases[k].within ? "not found" : "found");
+        assert_false(rw_entry_within(&p, "split", run));
+        json_decref(run);
+        json_decref(x.launches);
+        free(p.entry.p);
+    }
+}
+
 /* A chain in which nothing moves between launches is tried launch by launch: each stands for its own, and an equal one
  * runs once. */
 static void test_chain(void **state)
@@ -509,7 +606,8 @@ int main(void)
         cmocka_unit_test(test_time),     cmocka_unit_test(test_derive),       cmocka_unit_test(test_steps),
         cmocka_unit_test(test_agree),    cmocka_unit_test(test_bundles_kept), cmocka_unit_test(test_differ),
         cmocka_unit_test(test_chain),    cmocka_unit_test(test_once),         cmocka_unit_test(test_flood),
-        cmocka_unit_test(test_analysis), cmocka_unit_test(test_orders),
+        cmocka_unit_test(test_analysis), cmocka_unit_test(test_orders),       cmocka_unit_test(test_regions),
+        cmocka_unit_test(test_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
