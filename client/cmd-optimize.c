@@ -58,12 +58,14 @@ static int cmd_optimize_human(struct cli *c, const json_t *doc, const struct out
     if (ver && json_is_true(json_object_get(ver, "unchanged"))) {
         printf("verified   nothing to verify: the plan is the posted launches%s\n", races);
     } else if (ver) {
-        const json_t *part = json_object_get(ver, "sampled");
+        const json_t *part = json_object_get(ver, "sampled"), *by = json_object_get(ver, "by_region");
         printf("verified   %s on %.0f inputs %s %.0f %s (%s)",
                json_is_true(json_object_get(ver, "bitwise")) ? "bitwise" : "not bitwise", jnum(ver, "inputs"),
                !strcmp(dt_json_text(ver, "device"), "cuda") ? "and in" : "under", jnum(ver, "schedules"),
                !strcmp(dt_json_text(ver, "device"), "cuda") ? "runs with delayed blocks" : "block orders",
                dt_json_text(ver, "device"));
+        if (by)
+            printf(", %.0f of the inputs in each of %.0f regions alone", jnum(by, "inputs"), jnum(by, "regions"));
         if (part)
             printf(", a sample: %.0f of %.0f blocks ran", jnum(part, "blocks"), jnum(part, "of"));
         puts(races);

@@ -129,7 +129,10 @@ static void times(struct dt_str *o, const json_t *plan)
                     num(v, "inputs"), num(v, "schedules"));
     if (json_is_true(json_object_get(v, "races")))
         dt_str_add(o, "; the posted launches race, so what they leave is a matter of luck");
-    const json_t *part = v ? json_object_get(v, "sampled") : NULL;
+    const json_t *part = v ? json_object_get(v, "sampled") : NULL, *by = v ? json_object_get(v, "by_region") : NULL;
+    if (by)
+        dt_str_addf(o, "; %.0f of the inputs, those with special values, in each of %.0f regions with new code alone",
+                    num(by, "inputs"), num(by, "regions"));
     if (part)
         dt_str_addf(o, "; a sample: %.0f of %.0f blocks ran, and what they leave in the outputs was compared",
                     num(part, "blocks"), num(part, "of"));

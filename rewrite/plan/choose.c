@@ -862,7 +862,8 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
         return r;
     unsigned whole = rw_budget_orders(p, schedules);
     p->gate.orders = whole < schedules ? schedules : RW_TRIAL_ORDERS;
-    rw_budget_reserve(p, inputs, whole); /* it comes after the tries */
+    /* it comes after the tries */
+    rw_budget_reserve(p, rw_reference_later(p->gate.ref) ? 1 : inputs, whole);
     r = p->recipe ? rw_follow(p, e) : rw_all_rounds(p, e);
     if (r == 0 && !p->recipe)
         r = rw_rivals(p, e);
