@@ -35,8 +35,8 @@ bool ana_same_places(const struct dt_arg *a, const struct dt_arg *b, uint32_t n)
 int ana_graph_vars(const struct dt_graph *g, uint32_t module, const struct ptx_module *m, uint8_t *var,
                    uint32_t *buffer, struct dt_err *e);
 
-/* callee.c. Does the call nothing but compute its result: memory of its own frame and parameters, tables, no barrier, no
- * end? 1; 0; negative: out of memory. */
+/* callee.c. Does the call nothing but compute its result: memory of its own frame and parameters, tables, no barrier,
+ * no end? 1; 0; negative: out of memory. */
 int ana_only_computes(const struct ptx_inst *call);
 
 /* ---- the pass (taint.c) ------------------------------------------------------------------------------------------ */

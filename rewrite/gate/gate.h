@@ -73,8 +73,8 @@ size_t rw_member_words(const struct rw_gate *g); /* how many words rw_state.memb
 /* ---- the posted graph (original.c, verify.c) --------------------------------------------------------------------- */
 
 /* Run the posted launches under the device's checks. sample (borrowed): only that runs; NULL: all. cost: by launch;
- * NULL: it is measured here. once (NULL: not known): a launch that is equal to one which was clean is not looked at again.
- * conflict: two blocks were seen to touch a byte. */
+ * NULL: it is measured here. once: a launch that is equal to one which was clean is not looked at again; NULL: all are
+ * looked at. conflict: two blocks were seen to touch a byte. */
 int rw_original_check(struct dev_device *d, const struct dev_prog *p, const struct ana_result *a,
                       const struct rw_sample *sample, const struct dev_cost *cost, const struct rw_once *once,
                       bool conflict, struct rw_original *ret, struct dt_err *e);
@@ -161,8 +161,8 @@ int rw_orders_rest(struct rw_gate *g, struct rw_state *s, struct dt_err *e);
 /* About how many thread-instructions that will be: those of the posted launches in their place. */
 uint64_t rw_orders_work(const struct rw_gate *g, const struct rw_state *first);
 /* The inputs with special values for a plan of a large graph: each region of it on what the original has in memory
- * there (regions.c). posted: the posted kernels; plan: before its layout, analysed. *ret_pass false: a region cannot run
- * alone, or leaves something else, and the whole is to be run. */
+ * there (regions.c). posted: the posted kernels; plan: before its layout, analysed. *ret_pass false: a region cannot
+ * run alone, or leaves something else, and the whole is to be run. */
 int rw_regions_check(struct rw_gate *g, const struct dev_prog *posted, const struct rw_state *plan, unsigned inputs,
                      bool *ret_pass, struct dt_err *e);
 /* Add a launch to a key. Buffers are numbered by first use: number[] of every buffer is UINT32_MAX at first, *n is 0.

@@ -10,10 +10,9 @@
  *   in part    otherwise some of its blocks, spread over the grid, run under the checks first, and then all blocks run
  *              as usual. Buffers that it reads and writes are put back between the two. One block is enough to find
  *              races between its threads, and uninitialised shared memory
- *   once       a launch that is equal to one before, which was clean, is not looked at again (once.c). If what all that
- *              come behind it touch does not hang on data, either, no data of those before matter: it does not run, and the few behind it
- *              that are to be looked at run on buffers of zeros. Which of their bytes nothing has written, the
- *              footprints say
+ *   once       a launch that is equal to one before, which was clean, is not looked at again (once.c). Where from it on
+ *              nothing that is touched hangs on data, it does not even run, and the few behind it that are to be looked
+ *              at run on buffers of zeros. Which of their bytes nothing has written, the footprints say
  *   not        a block that is too large by itself; clusters, and blocks that talk, if there is no room for all of them
  *
  * The room is counted in instructions (CHECK_WORK), never in time, and handed out launch by launch, so the same graph
@@ -273,7 +272,7 @@ static bool all_steady(const struct checker *c, uint32_t launch)
 }
 
 /* Something for the launch to read. */
-static int zeros(struct checker *c, uint32_t launch, struct dt_err *e)
+static int give_zeros(struct checker *c, uint32_t launch, struct dt_err *e)
 {
     const struct ana_launch *l = &c->a->launch[launch];
     int r = 0;
@@ -305,7 +304,7 @@ static int original_one(struct checker *c, uint32_t launch, const struct dev_cos
     c->blind |= kernel && !look && all_steady(c, launch);
     if (c->blind && !look)
         return 0;
-    int r = c->blind ? zeros(c, launch, e) : 0;
+    int r = c->blind ? give_zeros(c, launch, e) : 0;
     if (n < m && in_place_bytes(c, launch) > KEEP_MOST)
         n = 0;
     if (r == 0 && n && n < m)

@@ -4,11 +4,11 @@
  * with special values (special.c) are not run through the whole. Instead every region of the plan that has new code
  * runs on what the original has in memory there (the snaps of trial.c), with special values put into whatever the
  * region reads, once as S, the posted launches, and once as T. That is stricter than the whole: values that hardly any
- * input of the graph would bring there come there, and a region's answer hangs on nothing but what it reads. Equal
+ * input of the graph would bring there come there, and what a region leaves hangs on what it reads alone. Equal
  * regions, as layers have them, run once.
  *
- *   region    launches of the plan that stand for the same posted ones, or use the same scratch, and the posted launches
- *             that they stand for
+ *   region    launches of the plan that stand for the same posted ones, or use the same scratch, and the posted
+ *             launches that they stand for
  *   S         with the kernels as posted, on the buffers of normal form: so calls that were written out are held
  *             against the functions that were called
  *   compared  what T may write, and what S writes and a launch outside reads later or the caller gets
@@ -70,7 +70,7 @@ static void regions_join(struct regions *x, uint32_t a, uint32_t b)
     x->root[a < b ? b : a] = a < b ? a : b;
 }
 
-static bool stands_for(const struct regions *x, uint32_t l, uint32_t posted)
+static bool region_member(const struct regions *x, uint32_t l, uint32_t posted)
 {
     return x->plan->member[l * rw_member_words(x->g) + posted / 64] >> posted % 64 & 1;
 }
@@ -91,7 +91,7 @@ static int divide(struct regions *x, struct dt_err *e)
     for (uint32_t l = 0; l < n; l++) {
         x->root[l] = l;
         for (uint32_t o = 0; o < m; o++)
-            if (stands_for(x, l, o)) {
+            if (region_member(x, l, o)) {
                 if (first[o] != UINT32_MAX)
                     regions_join(x, first[o], l);
                 first[o] = l;
@@ -140,7 +140,7 @@ static int region_of(const struct regions *x, uint32_t root, struct region *q, s
             q->t[q->nt++] = l;
     for (uint32_t o = 0; o < m; o++)
         for (uint32_t k = 0; k < q->nt; k++)
-            if (stands_for(x, q->t[k], o)) {
+            if (region_member(x, q->t[k], o)) {
                 q->s[q->ns++] = o;
                 break;
             }
@@ -175,7 +175,7 @@ static bool in_s(const struct region *q, uint32_t launch)
     return false;
 }
 
-static bool touches(const struct ana_result *a, uint32_t launch, uint32_t buffer, bool *writes)
+static bool region_touch(const struct ana_result *a, uint32_t launch, uint32_t buffer, bool *writes)
 {
     const struct ana_launch *l = &a->launch[launch];
     bool any = false;
@@ -213,13 +213,13 @@ static int region_touches(const struct regions *x, struct region *q, struct dt_e
         bool in_region = false, s_writes = false, t_writes = false, others = false;
         uint32_t last = 0;
         for (uint32_t k = 0; k < q->ns && b < g->nbuffer; k++)
-            if (touches(x->normal, q->s[k], b, &s_writes)) {
+            if (region_touch(x->normal, q->s[k], b, &s_writes)) {
                 in_region = true;
                 last = q->s[k];
                 s = ana_set_union(&q->arena, s, rw_launch_bytes(&q->arena, x->normal, q->s[k], b, true));
             }
         for (uint32_t k = 0; k < q->nt; k++)
-            if (touches(x->plan->ana, q->t[k], b, &t_writes)) {
+            if (region_touch(x->plan->ana, q->t[k], b, &t_writes)) {
                 in_region = true;
                 t = ana_set_union(&q->arena, t, rw_launch_bytes(&q->arena, x->plan->ana, q->t[k], b, true));
             }
@@ -232,7 +232,7 @@ static int region_touches(const struct regions *x, struct region *q, struct dt_e
             continue;
         for (uint32_t l = q->s[0]; l < last; l++)
             if (!in_s(q, l))
-                touches(x->normal, l, b, &others); /* writes between the region's launches */
+                region_touch(x->normal, l, b, &others); /* writes between the region's launches */
         if ((t_writes && !s_writes) || (others && s_writes))
             return 0;
         struct ana_set out = ana_set_minus(&q->arena, s, wanted_outside(x, q, b)); /* dead behind the region */
@@ -254,7 +254,7 @@ static int region_contents(const struct regions *x, struct region *q, struct dev
         if (!q->touched[b])
             continue;
         for (uint32_t k = 0; k < q->ns && !any; k++)
-            if (touches(x->normal, q->s[k], b, &(bool){false})) {
+            if (region_touch(x->normal, q->s[k], b, &(bool){false})) {
                 any = true;
                 first = q->s[k];
             }

@@ -112,10 +112,10 @@ struct dovetail_work {
     EXT(dovetailTimeline, (unsigned doubt, unsigned n, const struct dovetail_work *work, const unsigned *at,           \
                            const unsigned *after, const unsigned char *early, const unsigned char *made,               \
                            double *start_us, double *end_us, int *same))                                               \
-    /* The end of the last one under each of the doubts 0 … ndoubt - 1; negative: that doubt makes no difference. */    \
-    EXT(dovetailTimelines, (unsigned ndoubt, unsigned n, const struct dovetail_work *work, const unsigned *at,          \
-                            const unsigned *after, const unsigned char *early, const unsigned char *made,               \
-                            double *end_us))                                                                            \
+    /* The end of the last one under each of the doubts 0 … ndoubt - 1; negative: that doubt makes no difference. */   \
+    EXT(dovetailTimelines, (unsigned ndoubt, unsigned n, const struct dovetail_work *work, const unsigned *at,         \
+                            const unsigned *after, const unsigned char *early, const unsigned char *made,              \
+                            double *end_us))                                                                           \
     /* A way in which the model may be wrong (softgpu/model/doubts.def). moot: something is said to gain nothing.      \
      * NOT_FOUND: there are no more. */                                                                                \
     EXT(dovetailDoubt, (unsigned doubt, const char **name, int *moot))                                                 \
