@@ -597,7 +597,15 @@ static int one_round(struct rw_planner *p, const struct rw_rewrite *w, struct dt
             continue;
         }
         choose_say(p, w, v, k, l.v.n);
+        char key[DT_SHA256_TEXT];
+        bool shared = rw_alike_key(p, w, v->launch, v->nlaunch, key);
+        if (shared && (r = rw_alike_record(p, w, v->launch, v->nlaunch, key, e)) != 0) {
+            r = r < 0 ? r : 0;
+            continue;
+        }
         r = try_edit(p, w, v->launch, v->nlaunch, NULL, e);
+        if (r == 0 && shared)
+            r = rw_alike_keep(p, w, v->launch, v->nlaunch, key, e);
     }
     proposals_done(&l);
     return r;

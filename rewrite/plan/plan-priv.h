@@ -36,6 +36,11 @@ struct rw_ban { /* a candidate that is not taken: the whole plan is faster witho
     const char *kind;
     json_t *launches;
 };
+struct rw_alike {                                      /* a candidate that came to nothing, for equal ones (alike.c) */
+    char key[DT_SHA256_TEXT], *first, *level, *reason; /* first: its first launch's name */
+    enum rw_verdict verdict;
+    double before_us, after_us;
+};
 struct rw_planner {
     struct dev_device *dev;
     const struct rw_options *opt;
@@ -52,6 +57,7 @@ struct rw_planner {
     struct rw_entries entry;
     struct dt_vec(struct rw_ban) ban;
     struct dt_vec(struct rw_sure) sure;
+    struct dt_vec(struct rw_alike) alike;
     unsigned nname; /* next fN */
     unsigned verified_inputs, verified_schedules;
     bool by_region;             /* but for the first of these inputs, region by region (gate/regions.c) */
@@ -92,6 +98,19 @@ int rw_entry_record(struct rw_planner *p, const struct rw_rewrite *w, const uint
 /* The text without addresses. Faults name addresses of this process, " at 0x7f…"; a plan is the same in every one. */
 char *rw_entry_reason(char *text);
 void rw_entries_free(struct rw_entries *v);
+
+/* ---- equal candidates (alike.c) ---------------------------------------------------------------------------------- */
+
+/* What equal candidates of the newest state have in common. False: nothing is shared of this one. */
+bool rw_alike_key(const struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t n,
+                  char key[DT_SHA256_TEXT]);
+/* 1: an equal one came to nothing, and so does this one: it has its entry. 0: none is known. */
+int rw_alike_record(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t n,
+                    const char key[DT_SHA256_TEXT], struct dt_err *e);
+/* Keep the verdict of a candidate that was tried and not kept, if it can be shared. */
+int rw_alike_keep(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t n,
+                  const char key[DT_SHA256_TEXT], struct dt_err *e);
+void rw_alike_done(struct rw_planner *p);
 
 /* ---- states (state.c) -------------------------------------------------------------------------------------------- */
 

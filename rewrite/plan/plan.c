@@ -468,6 +468,7 @@ static void planner_done(struct rw_planner *p)
         json_decref(p->ban.p[k].launches);
     free(p->ban.p);
     rw_sure_done(p);
+    rw_alike_done(p);
     rw_gate_done(&p->gate);
     free(p->state.p);
     rw_state_done(&p->called);
