@@ -24,6 +24,10 @@ bool rw_again(const struct rw_once *o, uint32_t launch); /* o may be NULL */
  * again, or from this run. */
 int rw_once_step(const struct rw_once *o, struct dev_run *run, uint32_t launch, struct dev_cost *cost,
                  struct dt_err *e);
+/* beside.c. By launch: its neighbourhood was there before. *ret: free(). */
+int rw_beside_seen(const struct dev_prog *p, bool **ret, struct dt_err *e);
+/* Run all steps on what `run` holds: those that have not been seen side by side, in the seed's order of blocks. */
+int rw_beside_run(struct dev_device *d, struct dev_run *run, const struct dev_prog *p, uint64_t seed, struct dt_err *e);
 /* Run the steps on what `run` holds, but not further than to where NaNs flood it for good (flood.c): *ret_flood. */
 int rw_flood_run(struct dev_device *d, struct dev_run *run, const struct ana_result *a, bool *ret_flood,
                  struct dt_err *e);

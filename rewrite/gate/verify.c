@@ -555,7 +555,9 @@ int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const s
         else
             snprintf(what, sizeof what, soft ? "block order %u" : "run %u with delayed blocks", k - inputs + 1);
         if (r == 0 && (r = verify_fill(run, ref->special, plan->graph, ref->inputs, input, e)) == 0)
-            r = !k && cost ? once_with_costs(run, plan->graph, NULL, cost, e) : uncounted(d, run, e);
+            r = !k && cost                      ? once_with_costs(run, plan->graph, NULL, cost, e)
+                : k >= inputs && seen && !talks ? rw_beside_run(d, run, plan, k - inputs + 1, e)
+                                                : uncounted(d, run, e);
         if (r == 0 && (r = verify_fetch(run, plan->graph, &got, e)) == 0)
             r = verify_compare(ref->graph, &ref->want[input], plan->graph, &got, compared(ref), what, e);
         outputs_done(&got);

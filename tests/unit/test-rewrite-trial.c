@@ -529,6 +529,118 @@ static void test_once(void **state)
     world_close(&w);
 }
 
+/* A "no" is shared among equal candidates that stand alike, and no other one. */
+static void test_alike(void **state)
+{
+    enum { N = 12 };
+    static const uint32_t at[][2] = {{6, 7}, {5, 6}, {0, 1}, {10, 11}};
+    static const bool equal[] = {true, false, false, false};
+    struct dt_str text = {0}, why = {0};
+    struct dt_err e = {0};
+    struct ana_options o = {0};
+    struct rw_options opt = {0};
+    struct rw_planner p = {.opt = &opt};
+    struct dt_graph *g;
+    struct dev_prog *prog;
+    struct ana_result *a;
+    char key[DT_SHA256_TEXT], other[DT_SHA256_TEXT];
+    const uint32_t first[2] = {4, 5};
+    dt_str_add(&text, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
+    for (const char *s = TEXT; *s; s++)
+        dt_str_addf(&text, *s == '\n' ? "\\n" : "%c", *s);
+    dt_str_add(&text, "\"}}, \"buffers\": {");
+    for (int k = 0; k <= N; k++)
+        dt_str_addf(&text, "%s\"b%d\": {\"bytes\": 32768, \"role\": \"%s\"}", k ? "," : "", k,
+                    !k       ? "input"
+                    : k == N ? "output"
+                             : "intermediate");
+    dt_str_add(&text, "}, \"launches\": [");
+    for (int k = 0; k < N; k++)
+        dt_str_addf(&text,
+                    "%s{\"module\": \"m\", \"entry\": \"%s\", \"grid\": [64,1,1], \"block\": [128,1,1], \"args\":"
+                    " [{\"buffer\": \"b%d\"}, {\"buffer\": \"b%d\"}]}",
+                    k ? "," : "", k % 2 ? "g" : "f", k, k + 1);
+    dt_str_add(&text, "]}");
+    must(dt_graph_parse(text.s, text.len, &g, &e), &e);
+    must(dev_open("soft:h200", &p.dev, &e), &e);
+    must(dev_prog_new(p.dev, g, NULL, NULL, &prog, &e), &e);
+    must(ana_run(p.dev, prog, &o, &a, &e), &e);
+    struct rw_state s = {.borrowed = true, .graph = g, .prog = prog, .ana = a};
+    assert_true(dt_push(&p.state, s));
+    assert_true(rw_alike_key(&p, &rw_block_fusion, first, 2, key));
+    for (int k = 0; k < 4; k++) {
+        assert_true(rw_alike_key(&p, &rw_block_fusion, at[k], 2, other));
+        assert_int_equal(!strcmp(key, other), equal[k]);
+    }
+    assert_true(rw_alike_key(&p, &rw_prefetch, at[0], 2, other) && strcmp(key, other) != 0);
+    for (int k = 0; k < 2; k++) { /* an order may be another one later, so it is not shared; that it is slower, is */
+        dt_str_add(&why, k ? "slower" : "\001rorder\002: not now");
+        must(rw_entry_record(&p, &rw_block_fusion, first, 2, NULL, k ? RW_DROPPED : RW_REFUSED, &why, 2, 3, NULL, &e),
+             &e);
+        must(rw_alike_keep(&p, &rw_block_fusion, first, 2, key, &e), &e);
+        assert_int_equal(rw_alike_record(&p, &rw_block_fusion, at[0], 2, key, &e), k);
+    }
+    json_t *names = rw_entry_names(&p.state.p[0], at[0], 2);
+    const struct rw_entry *x = rw_entry_find(&p, "block-fusion", names);
+    assert_non_null(x);
+    assert_true(x->verdict == RW_DROPPED && x->before_us == 2 && x->after_us == 3);
+    assert_non_null(strstr(x->reason, "slower; as "));
+    json_decref(names);
+    rw_alike_done(&p);
+    rw_entries_free(&p.entry);
+    rw_state_done(&p.state.p[0]);
+    free(p.state.p);
+    ana_free(a);
+    dev_prog_free(prog);
+    dt_graph_free(g);
+    dt_str_done(&text);
+    dev_close(p.dev);
+}
+
+/* Launches that stand in a neighbourhood as there was one before need not run side by side again. */
+static void test_beside(void **state)
+{
+    enum { N = 60, ODD = 40, AWAY = 9 };
+    struct dt_str text = {0};
+    struct dt_err e = {0};
+    struct dev_device *dev;
+    struct dt_graph *g;
+    struct dev_prog *p;
+    struct dev_run *run;
+    static uint32_t want[8192], got[8192];
+    bool *seen;
+    dt_str_add(&text, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
+    for (const char *s = TEXT; *s; s++)
+        dt_str_addf(&text, *s == '\n' ? "\\n" : "%c", *s);
+    dt_str_add(&text, "\"}}, \"buffers\": {" BUFFER("x", "inout") "," BUFFER("y", "inout") "}, \"launches\": [");
+    for (int k = 0; k < N; k++) /* x to y and back; one launch is another one */
+        dt_str_addf(&text,
+                    "%s{\"module\": \"m\", \"entry\": \"%s\", \"grid\": [64,1,1], \"block\": [128,1,1], \"args\":"
+                    " [{\"buffer\": \"%s\"}, {\"buffer\": \"%s\"}]}",
+                    k ? "," : "", k == ODD ? "g" : "f", k % 2 ? "y" : "x", k % 2 ? "x" : "y");
+    dt_str_add(&text, "]}");
+    must(dt_graph_parse(text.s, text.len, &g, &e), &e);
+    must(dev_open("soft:h200", &dev, &e), &e);
+    must(dev_prog_new(dev, g, NULL, NULL, &p, &e), &e);
+    must(rw_beside_seen(p, &seen, &e), &e);
+    /* buffers count by first use, so x to y and y to x look alike */
+    for (int k = 0; k < N; k++)
+        assert_int_equal(seen[k], (k >= AWAY && k < ODD - AWAY + 1) || (k >= ODD + AWAY && k < N - AWAY + 1));
+    free(seen);
+    must(dev_run_new(dev, p, &run, &e), &e);
+    for (int k = 0; k < 2; k++) {
+        must(dev_run_fill(run, 0, 0, &e), &e);
+        must(k ? rw_beside_run(dev, run, p, 1, &e) : dev_run_once(run, &e), &e);
+        must(dev_run_download(run, dt_graph_find_buffer(g, "x"), k ? got : want, &e), &e);
+    }
+    assert_memory_equal(want, got, sizeof want);
+    dev_run_free(run);
+    dev_prog_free(p);
+    dt_graph_free(g);
+    dt_str_done(&text);
+    dev_close(dev);
+}
+
 /* A run that NaNs flood ends early, any other goes to the end. */
 static void test_flood(void **state)
 {
@@ -607,7 +719,7 @@ int main(void)
         cmocka_unit_test(test_agree),    cmocka_unit_test(test_bundles_kept), cmocka_unit_test(test_differ),
         cmocka_unit_test(test_chain),    cmocka_unit_test(test_once),         cmocka_unit_test(test_flood),
         cmocka_unit_test(test_analysis), cmocka_unit_test(test_orders),       cmocka_unit_test(test_regions),
-        cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_alike),    cmocka_unit_test(test_beside),       cmocka_unit_test(test_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
