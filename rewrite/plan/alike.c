@@ -41,7 +41,7 @@ static void alike_add(struct around *a, const uint32_t *s, uint32_t n, uint32_t 
         a->launch[a->n++] = launch;
 }
 
-static int by_number(const void *x, const void *y)
+static int alike_by_number(const void *x, const void *y)
 {
     const uint32_t *a = x, *b = y;
     return *a < *b ? -1 : *a > *b;
@@ -66,7 +66,7 @@ static void alike_around(const struct rw_state *s, const uint32_t *launch, uint3
         if (in_list(launch, n, x->consumer))
             alike_add(a, launch, n, x->producer);
     }
-    qsort(a->launch, a->n, sizeof *a->launch, by_number);
+    qsort(a->launch, a->n, sizeof *a->launch, alike_by_number);
 }
 
 static void alike_launch(struct dt_sha256 *h, const struct rw_state *s, uint32_t launch, uint32_t first,
