@@ -65,6 +65,7 @@ struct sg_profiler {          /* of one block */
         struct sg_profile sum;
         int64_t at[CLOCKS], fp64[CLOCKS], store[CLOCKS]; /* the first since then */
         uint32_t times, fences;
+        uint64_t first; /* sectors of loads that began before an answer could be there */
     } met; /* when all warps met last, what they had asked of the SM until then; warps with a fence since then */
     const struct sg_model *model;
     uint32_t nwarp;

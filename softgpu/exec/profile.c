@@ -173,7 +173,16 @@ static void met(struct sg_profiler *p)
         p->met.fp64[k] = p->met.store[k] = INT64_MAX;
     p->met.sum = p->sum;
     p->met.fences = 0;
+    p->met.first = 0;
     p->met.times++;
+}
+
+/* How much later than alone the last warp has what its first loads asked for: those of the others come before it, as the
+ * SM's way from the L2 carries them. Later loads find the warps apart. */
+static int64_t queued(const struct sg_profiler *p)
+{
+    double others = p->nwarp > 1 ? (double)p->met.first * (p->nwarp - 1) / p->nwarp : 0;
+    return (int64_t)(others * 32 / p->model->k.l2_bytes_clock);
 }
 
 /* All warps of the block meet, when the last is there: not before the SM has done what they asked of it since they met
@@ -182,8 +191,8 @@ static void meet_all(struct sg_profiler *p, int64_t at[CLOCKS])
 {
     int64_t fences = p->met.fences ? (p->met.fences - 1) * p->costs->k->fence_warp : 0;
     for (unsigned k = 0; k < CLOCKS; k++) {
-        int64_t done = asked(p, k);
-        at[k] = at[k] + fences > done ? at[k] + fences : done;
+        int64_t done = asked(p, k), last = at[k] + fences + queued(p);
+        at[k] = last > done ? last : done;
     }
     memcpy(p->met.at, at, sizeof p->met.at);
     p->sum.fences += (uint64_t)fences;
@@ -423,7 +432,7 @@ static void profile_meet(struct sg_profiler *p, uint64_t line, unsigned n)
     x->count += n;
 }
 
-/* The L2 does a request's atomics by sectors, and those of one address one after the other. How long a line is at it is
+/* The L2 does a request's atomics by sectors, one after the other, and so those of one address. How long a line is at it is
  * counted by line, in clocks of the L2. */
 static void atomics(struct sg_profiler *p, const struct sg_cost *c, const struct sg_op *op, const uint64_t *addr,
                     uint32_t mask)
@@ -438,27 +447,28 @@ static void atomics(struct sg_profiler *p, const struct sg_cost *c, const struct
     mask = joined ? mask & (0u - mask) : mask;
     while (mask) {
         uint64_t line = addr[__builtin_ctz(mask)] / LINE;
-        unsigned lanes[LINE / 32] = {0}, equals[LINE / 32] = {0}, sectors = 0, most = 0;
+        unsigned lanes[LINE / 32] = {0}, equals[LINE / 32] = {0}, most[LINE / 32] = {0}, clocks = 0;
         uint32_t mine = 0;
         for (uint32_t m = mask; m; m &= m - 1) {
             unsigned l = (unsigned)__builtin_ctz(m), equal = 0;
             if (addr[l] / LINE != line)
                 continue;
             mine |= 1u << l;
-            lanes[addr[l] % LINE / 32]++;
+            unsigned i = addr[l] % LINE / 32;
+            lanes[i]++;
             for (uint32_t o = mask; o; o &= o - 1)
                 equal += addr[__builtin_ctz(o)] == addr[l];
-            most = equal > most ? equal : most;
-            equals[addr[l] % LINE / 32] += equal > 1;
+            most[i] = equal > most[i] ? equal : most[i];
+            equals[i] += equal > 1;
         }
         for (unsigned i = 0; i < LINE / 32; i++) {
-            sectors += lanes[i] > 0;
+            clocks += most[i];
             p->sum.atomics += (!lanes[i]      ? 0
                                : lanes[i] < 3 ? con->atomic_few
                                               : con->atomic_lane * lanes[i]) +
                               con->atomic_same * equals[i];
         }
-        profile_meet(p, line, most > sectors ? most : sectors);
+        profile_meet(p, line, clocks);
         mask &= ~mine;
     }
 }
@@ -596,7 +606,10 @@ static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t
         }
     } else if (global) {
         p->touched.n = 0;
+        uint64_t read = p->sum.l2_read;
         hit = global_access(p, c, addr, global, bytes, &passes);
+        if (at[NEAR] < p->met.at[NEAR] + p->l2_clocks)
+            p->met.first += p->sum.l2_read - read;
         p->sum.l1_quarters += passes > 4 * p->turns ? passes : 4 * p->turns;
         passes = (passes + 3) / 4;
         under_way(p, at, latency);
@@ -892,8 +905,8 @@ void sg_profile_block_end(struct sg_block *b)
     p->sum.done_near = (uint64_t)asked(p, NEAR);
     p->sum.done_far = (uint64_t)asked(p, FAR);
     p->sum.fences += (uint64_t)fences;
-    p->sum.alone_near = (uint64_t)alone[NEAR] + 1;
-    p->sum.alone_far = (uint64_t)alone[FAR] + 1;
+    p->sum.alone_near = (uint64_t)(alone[NEAR] + queued(p)) + 1;
+    p->sum.alone_far = (uint64_t)(alone[FAR] + queued(p)) + 1;
     p->sum.pages = pages_of(&p->seen[READ]);
     p->sum.write_pages = pages_of(&p->seen[WRITTEN]);
     p->sum.written = p->seen[WRITTEN].n;

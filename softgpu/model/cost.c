@@ -113,6 +113,14 @@ static double visits(const struct sg_sim *s, const struct sg_work *w, const stru
     return 1 + s->d->pages * (s->m->k.opening / visit) * (s->m->k.opening / visit);
 }
 
+/* Sectors that keep the L2 busy: what is written comes by another way than what is read goes, so that the lesser of both
+ * is partly free. Atomics go both ways. */
+static double through(const struct sg_model *m, const struct sg_profile *p)
+{
+    double read = (double)p->l2_read, write = (double)p->l2_write, both = read < write ? read : write;
+    return read + write - (p->atomics ? 0 : both * (1 - m->k.l2_both));
+}
+
 /* The same from blocks that were followed (exec/profile.c): what the SM's pipes do, and the clocks of a block alone. */
 static void followed_cost(const struct sg_sim *s, const struct sg_work *w, const struct sg_stats *st, uint32_t blocks,
                           struct sg_sim_kern *k)
@@ -152,13 +160,14 @@ static void followed_cost(const struct sg_sim *s, const struct sg_work *w, const
     if (warps < 4)
         floor = max2(floor, of_warps / n / s->clocks_us * 4 / warps);
     k->floor = floor * made + m->block_start_ns / 1000 * d->start;
-    k->l2 = (sectors * 32 + (double)p->atomics * m->k.atomic_bytes + (double)st->prefetched_bytes) / n * d->l2;
+    k->l2 = (through(m, p) * 32 + (double)p->atomics * m->k.atomic_bytes + (double)st->prefetched_bytes) / n * d->l2;
     k->dispatch = m->block_rate_ns / 1000 * blocks / n * d->start;
     k->hot = (double)p->hot * m->k.l2_clock_ns / 1000 / n * d->hot;
+    double write = (double)st->unique_write_bytes * miss * visits(s, w, st, blocks, true);
+    k->dram_write = d->dram * write / n;
     k->dram = d->dram *
-              ((double)st->unique_read_bytes * miss * visits(s, w, st, blocks, false) +
-               (double)st->unique_write_bytes * miss * visits(s, w, st, blocks, true) + reread(s, w, st, blocks) +
-               (double)st->prefetched_bytes * s->miss) /
+              ((double)st->unique_read_bytes * miss * visits(s, w, st, blocks, false) + write +
+               reread(s, w, st, blocks) + (double)st->prefetched_bytes * s->miss) /
               n;
 }
 

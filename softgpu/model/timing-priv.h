@@ -16,6 +16,7 @@ struct sg_sim_kern { /* a kernel that runs, or a part of one */
     bool each;                  /* they are followed one by one */
     uint64_t to_place, live;
     double issue, floor, l2, dram; /* per block: us, us, bytes, bytes */
+    double dram_write;             /* of dram */
     double least;                  /* us of a block whose SM has nothing else to do */
     bool steady;                   /* nothing to wait for but arithmetic: no queues form */
     double dispatch;               /* us of what hands out blocks */

@@ -58,9 +58,16 @@ static double soft(double x, unsigned power)
     return x / y;
 }
 
+/* The same of DRAM that is read and written at once, `mix` from 0 to 1: queues form earlier. */
+static double softer(const struct sg_sim *s, double x, unsigned power, double mix)
+{
+    double y = soft(x, power);
+    return mix > 0 ? y + mix * (soft(x, (unsigned)s->m->k.mix_power) - y) : y;
+}
+
 /* Max-min fair share: the largest lambda with sum count * min(demand, lambda) <= capacity, over the groups of SM `sm`
  * or of all (SG_NO_INDEX); negative if all demands fit. demand(g) is per block. */
-static double level_of(const struct sg_sim *s, double capacity, unsigned power,
+static double level_of(const struct sg_sim *s, double capacity, unsigned power, double mix,
                        double (*demand)(const struct sg_sim *, const struct sg_sim_group *), uint32_t sm)
 {
     double lambda = -1, last;
@@ -83,7 +90,7 @@ static double level_of(const struct sg_sim *s, double capacity, unsigned power,
                 blocks += p->count;
         }
         if (last < 0 && power && total > s->m->k.soft_from * capacity)
-            capacity = rest = soft(total / capacity, power) * capacity;
+            capacity = rest = softer(s, total / capacity, power, mix) * capacity;
         if (total <= capacity)
             return -1;
         if (blocks == 0)
@@ -119,10 +126,24 @@ static double demand_hot(const struct sg_sim *s, const struct sg_sim_group *g)
     return s->kern.p[g->kern].hot * g->rate;
 }
 
-static void limit(struct sg_sim *s, double capacity, unsigned power,
+/* How evenly DRAM is read and written by what runs: 1 where both are as much, 0 where one is all. */
+static double mixed(const struct sg_sim *s)
+{
+    double all = 0, write = 0;
+    for (size_t i = 0; i < s->group.n; i++) {
+        const struct sg_sim_group *g = &s->group.p[i];
+        if (!g->live)
+            continue;
+        all += demand_dram(s, g) * g->count;
+        write += s->kern.p[g->kern].dram_write * g->rate * g->count;
+    }
+    return all > 0 ? 4 * (write / all) * (1 - write / all) : 0;
+}
+
+static void limit(struct sg_sim *s, double capacity, unsigned power, double mix,
                   double (*demand)(const struct sg_sim *, const struct sg_sim_group *), uint32_t sm)
 {
-    double lambda = level_of(s, capacity, power, demand, sm);
+    double lambda = level_of(s, capacity, power, mix, demand, sm);
     if (lambda < 0)
         return;
     uint32_t g = sm != SG_NO_INDEX ? s->sm[sm].first : 0;
@@ -242,16 +263,17 @@ static void rates(struct sg_sim *s)
     unsigned steady_power = rounded ? (unsigned)s->m->k.steady_power : 0;
     for (uint32_t i = 0; i < s->m->sms; i++)
         if (s->sm[i].first != SG_NO_INDEX)
-            limit(s, 1, is_steady(s, i) ? steady_power : sm_power, demand_issue, i);
+            limit(s, 1, is_steady(s, i) ? steady_power : sm_power, 0, demand_issue, i);
     for (size_t i = 0; i < s->group.n; i++) {
         struct sg_sim_group *g = &s->group.p[i];
         if (g->live && g->rate * s->kern.p[g->kern].least > 1)
             g->rate = 1 / s->kern.p[g->kern].least;
     }
-    limit(s, s->m->l2_gbps * 1000, power, demand_l2, SG_NO_INDEX);
-    limit(s, s->m->dram_gbps * s->m->dram_sustained * 1000, power, demand_dram, SG_NO_INDEX);
-    limit(s, 1, 0, demand_hot, SG_NO_INDEX);
-    limit(s, 1, 0, demand_dispatch, SG_NO_INDEX);
+    limit(s, s->m->l2_gbps * 1000, power, 0, demand_l2, SG_NO_INDEX);
+    limit(s, s->m->dram_gbps * s->m->dram_sustained * 1000, power, power ? mixed(s) * s->m->k.dram_mix : 0, demand_dram,
+          SG_NO_INDEX);
+    limit(s, 1, 0, 0, demand_hot, SG_NO_INDEX);
+    limit(s, 1, 0, 0, demand_dispatch, SG_NO_INDEX);
 }
 
 /* Everything it waits for has ended: when may it start? */
