@@ -203,6 +203,24 @@ static void test_under_way(void **state)
           l2);
 }
 
+/* The last warp has what it asked for when the SM's way from the L2 has carried what the others asked for, too: once, as
+ * they are apart afterwards. */
+#define LOAD "mul.wide.u32 %o, %t, 8; add.u64 %a, %a, %o; ld.global.b64 %o, [%a];\n"
+static void test_queued(void **state)
+{
+    (void)state;
+    double sectors = 1024 * 8 / 32, way = sectors * 31 / 32 * 32 / model->k.l2_bytes_clock,
+           l2 = model->l2_near_ns * model->clock_khz * 1e-6;
+    static const char one[] = LOAD "st.shared.b64 [sh], %o;", meet[] = LOAD "st.shared.b64 [sh], %o; bar.sync 0;",
+                      two[] = LOAD "add.u64 %a, %a, %o; ld.global.b64 %o, [%a+16384]; st.shared.b64 [sh], %o;";
+    about("a load of 32 warps, and of one", (double)follow(one, 1024).alone_near - (double)follow(one, 32).alone_near,
+          way);
+    about("the same in front of a barrier", (double)follow(meet, 1024).alone_near - (double)follow(meet, 32).alone_near,
+          way);
+    about("one more behind it", more(two, one, 1024), l2);
+    assert_true((double)follow(one, 1024).alone_far - (double)follow(one, 32).alone_far > way / 2);
+}
+
 /* Exact divisions and roots have a branch to a slow path: several take as long as one after the other. */
 static void test_branches(void **state)
 {
@@ -245,6 +263,58 @@ static void test_chance(void **state)
     assert_in_range(four, one / 4 - 2, one / 4 + 2);
 }
 
+/* The sectors of a line come one after the other, and so do the lanes of an address: as many clocks for 4 lanes each of 8
+ * words as for 2 of 16, or for 32 words. */
+static void test_sectors(void **state)
+{
+    (void)state;
+    for (unsigned words = 1; words <= 32; words *= 2) {
+        char body[256];
+        snprintf(body, sizeof body,
+                 "and.b32 %%r0, %%t, %u; mul.wide.u32 %%o, %%r0, 4; add.u64 %%a, %%a, %%o; red.global.add.f32 [%%a], "
+                 "0f00000000;",
+                 words - 1);
+        assert_int_equal(follow(body, 32).hot, words < 8 ? 32 / words : 4);
+    }
+}
+
+/* The time of a kernel that moves so many bytes, and a part of them to memory; `deep`: from and to DRAM. */
+static double moves(const struct sg_model *m, double write, bool deep, bool atomics)
+{
+    struct sg_work w = {.kind = SG_WORK_KERNEL, .threads = 256, .registers = 32, .in_graph = true};
+    struct sg_profile *p = &w.stats.profile;
+    double bytes = deep ? 8.0 * (double)m->l2_bytes : 0.25 * (double)m->l2_bytes,
+           rate = deep ? m->dram_gbps * m->dram_sustained : m->l2_gbps, at_once = m->sms * 6.0;
+    w.blocks = m->sms * 6 * 16;
+    w.stats.instructions = 1000000000;
+    w.stats.max_block_share = 1;
+    w.stats.unique_read_bytes = (uint64_t)(bytes * (1 - write));
+    w.stats.unique_write_bytes = (uint64_t)(bytes * write);
+    p->l2_read = w.stats.unique_read_bytes / 32;
+    p->l2_write = w.stats.unique_write_bytes / 32;
+    p->atomics = atomics;
+    /* alone, all blocks that run at once ask for what DRAM has, or four times what the L2 has */
+    p->alone_near = p->alone_far =
+        (uint64_t)(bytes / w.blocks * at_once / (rate * 1000) * m->clock_khz / 1000 / (deep ? 1 : 4)) * w.blocks;
+    assert_int_equal(sg_timeline(m, &w, 1), 0);
+    return w.end_us - w.start_us;
+}
+
+/* DRAM that is read and written at once is used up earlier, HBM's; the L2 of one half carries both ways at once. */
+static void test_both_ways(void **state)
+{
+    (void)state;
+    const struct sg_model *hbm = sg_model_find("h200");
+    double mixed = moves(hbm, 0.5, true, false) / moves(hbm, 0, true, false);
+    assert_true(mixed > 1.1 && mixed < 1.25);
+    assert_true(moves(hbm, 1, true, false) < moves(hbm, 0, true, false) * 1.01);
+    mixed = moves(model, 0.5, true, false) / moves(model, 0, true, false);
+    assert_true(mixed > 0.99 && mixed < 1.01);
+    assert_true(moves(model, 0.5, false, false) < moves(model, 0, false, false) * 0.9);
+    assert_true(moves(model, 0.5, false, true) > moves(model, 0, false, false) * 0.99);
+    assert_true(moves(hbm, 0.5, false, false) > moves(hbm, 0, false, false) * 0.99);
+}
+
 /* Blocks with hardly anything but arithmetic use their pipes up to the limit; none is faster than what it asks for. */
 static void test_steady(void **state)
 {
@@ -269,10 +339,11 @@ static void test_steady(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_done),     cmocka_unit_test(test_joins),   cmocka_unit_test(test_under_way),
-        cmocka_unit_test(test_branches), cmocka_unit_test(test_written), cmocka_unit_test(test_chance),
-        cmocka_unit_test(test_steady),   cmocka_unit_test(test_fences),  cmocka_unit_test(test_looks),
-        cmocka_unit_test(test_copies),   cmocka_unit_test(test_meet),
+        cmocka_unit_test(test_done),     cmocka_unit_test(test_joins),     cmocka_unit_test(test_under_way),
+        cmocka_unit_test(test_branches), cmocka_unit_test(test_written),   cmocka_unit_test(test_chance),
+        cmocka_unit_test(test_steady),   cmocka_unit_test(test_fences),    cmocka_unit_test(test_looks),
+        cmocka_unit_test(test_copies),   cmocka_unit_test(test_meet),      cmocka_unit_test(test_queued),
+        cmocka_unit_test(test_sectors),  cmocka_unit_test(test_both_ways),
     };
     model = sg_model_find("l4");
     return model ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
