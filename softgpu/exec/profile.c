@@ -9,7 +9,8 @@
  * the L2, those of several warps one after the other. Looks at the same place again (it waits for another block) take
  * nothing: what is waited for is up to the timeline. Two clocks run side by side, one in which what the L1 lacks comes
  * from the L2 (`near`) and one in which it comes from DRAM (`far`). A line of the L1 that another load asked for is
- * there when that one has it. Loads that the assembler joins are one (joins.c).
+ * there when that one has it. Of what the warps ask for first, the last comes when the SM's way from the L2 has carried
+ * all. Loads that the assembler joins are one (joins.c).
  *
  * What is asked of the SM: issued machine instructions by pipe; passes over shared memory (bank conflicts) and over the
  * L1 (lines); sectors that the L1 lacks. The L1 has what shared memory leaves, divided by the blocks that an SM
@@ -177,8 +178,8 @@ static void met(struct sg_profiler *p)
     p->met.times++;
 }
 
-/* How much later than alone the last warp has what its first loads asked for: those of the others come before it, as the
- * SM's way from the L2 carries them. Later loads find the warps apart. */
+/* How much later than alone the last warp has what its first loads asked for: those of the others come before it, as
+ * the SM's way from the L2 carries them. Later loads find the warps apart. */
 static int64_t queued(const struct sg_profiler *p)
 {
     double others = p->nwarp > 1 ? (double)p->met.first * (p->nwarp - 1) / p->nwarp : 0;
@@ -432,8 +433,8 @@ static void profile_meet(struct sg_profiler *p, uint64_t line, unsigned n)
     x->count += n;
 }
 
-/* The L2 does a request's atomics by sectors, one after the other, and so those of one address. How long a line is at it is
- * counted by line, in clocks of the L2. */
+/* The L2 does a request's atomics by sectors, one after the other, and so those of one address. How long a line is at it
+ * is counted by line, in clocks of the L2. */
 static void atomics(struct sg_profiler *p, const struct sg_cost *c, const struct sg_op *op, const uint64_t *addr,
                     uint32_t mask)
 {

@@ -12,9 +12,9 @@
  * mean, light ones (those that leave at once, or do nothing but prefetch) their own share and come last; the mean is
  * that of the others.
  *
- * Traffic: L2 carries the sectors that the L1 lacks; DRAM carries distinct sectors times a miss fraction of the
- * timeline (sg_sim_miss), and what the launch reads again as far as it was pushed out (reread). What a kernel
- * prefetches is DRAM traffic of its own, and not of the later kernel that reads it, as far as the L2 has held it
+ * Traffic: L2 carries the sectors that the L1 lacks, and, partly by another way, those that are written; DRAM carries
+ * distinct sectors times a miss fraction of the timeline (sg_sim_miss), and what the launch reads again as far as it
+ * was pushed out (reread). What a kernel prefetches is DRAM traffic of its own, and not of the later kernel that reads it, as far as the L2 has held it
  * meanwhile.
  *
  * A kernel whose blocks wait for each other (struct sg_talk) is made of parts, each with counters of its own. So is one
@@ -113,9 +113,9 @@ static double visits(const struct sg_sim *s, const struct sg_work *w, const stru
     return 1 + s->d->pages * (s->m->k.opening / visit) * (s->m->k.opening / visit);
 }
 
-/* Sectors that keep the L2 busy: what is written comes by another way than what is read goes, so that the lesser of both
- * is partly free. Atomics go both ways. */
-static double through(const struct sg_model *m, const struct sg_profile *p)
+/* Sectors that keep the L2 busy: what is written comes by another way than what is read goes, so that the lesser of
+ * both is partly free. Atomics go both ways. */
+static double cost_sectors(const struct sg_model *m, const struct sg_profile *p)
 {
     double read = (double)p->l2_read, write = (double)p->l2_write, both = read < write ? read : write;
     return read + write - (p->atomics ? 0 : both * (1 - m->k.l2_both));
@@ -160,7 +160,8 @@ static void followed_cost(const struct sg_sim *s, const struct sg_work *w, const
     if (warps < 4)
         floor = max2(floor, of_warps / n / s->clocks_us * 4 / warps);
     k->floor = floor * made + m->block_start_ns / 1000 * d->start;
-    k->l2 = (through(m, p) * 32 + (double)p->atomics * m->k.atomic_bytes + (double)st->prefetched_bytes) / n * d->l2;
+    k->l2 =
+        (cost_sectors(m, p) * 32 + (double)p->atomics * m->k.atomic_bytes + (double)st->prefetched_bytes) / n * d->l2;
     k->dispatch = m->block_rate_ns / 1000 * blocks / n * d->start;
     k->hot = (double)p->hot * m->k.l2_clock_ns / 1000 / n * d->hot;
     double write = (double)st->unique_write_bytes * miss * visits(s, w, st, blocks, true);

@@ -9,9 +9,9 @@
  *
  * Running: blocks are placed on SMs (place.c). A block progresses at the rate that its floor, its SM's issue time, the
  * L2 and the DRAM allow; each of these is shared max-min fair among the blocks in flight, and rounded off, as queues
- * form before it is used up (hardly where there is nothing but arithmetic). No block takes less than what it asks of
- * an SM that has nothing else to do. Time goes from event to event
- * (a start, an end of a group of equal blocks).
+ * form before it is used up (hardly where there is nothing but arithmetic; earlier where DRAM is read and written). No
+ * block takes less than what it asks of an SM that has nothing else to do. Time goes from event to event (a start, an
+ * end of a group of equal blocks).
  *
  * Programmatic dependencies: the dependent kernel may start when every block of the other one has started and triggered
  * (or ended). Its blocks stop where they wait for prerequisites, keeping their place, until the other kernel has ended.

@@ -203,8 +203,8 @@ static void test_under_way(void **state)
           l2);
 }
 
-/* The last warp has what it asked for when the SM's way from the L2 has carried what the others asked for, too: once, as
- * they are apart afterwards. */
+/* The last warp has what it asked for when the SM's way from the L2 has carried what the others asked for, too: once,
+ * as they are apart afterwards. */
 #define LOAD "mul.wide.u32 %o, %t, 8; add.u64 %a, %a, %o; ld.global.b64 %o, [%a];\n"
 static void test_queued(void **state)
 {
@@ -263,8 +263,8 @@ static void test_chance(void **state)
     assert_in_range(four, one / 4 - 2, one / 4 + 2);
 }
 
-/* The sectors of a line come one after the other, and so do the lanes of an address: as many clocks for 4 lanes each of 8
- * words as for 2 of 16, or for 32 words. */
+/* The sectors of a line come one after the other, and so do the lanes of an address: as many clocks for 4 lanes each of
+ * 8 words as for 2 of 16, or for 32 words. */
 static void test_sectors(void **state)
 {
     (void)state;
