@@ -433,8 +433,8 @@ static void profile_meet(struct sg_profiler *p, uint64_t line, unsigned n)
     x->count += n;
 }
 
-/* The L2 does a request's atomics by sectors, one after the other, and so those of one address. How long a line is at it
- * is counted by line, in clocks of the L2. */
+/* The L2 does a request's atomics by sectors, one after the other, and so those of one address. How long a line is at
+ * it is counted by line, in clocks of the L2. */
 static void atomics(struct sg_profiler *p, const struct sg_cost *c, const struct sg_op *op, const uint64_t *addr,
                     uint32_t mask)
 {

@@ -14,8 +14,8 @@
  *
  * Traffic: L2 carries the sectors that the L1 lacks, and, partly by another way, those that are written; DRAM carries
  * distinct sectors times a miss fraction of the timeline (sg_sim_miss), and what the launch reads again as far as it
- * was pushed out (reread). What a kernel prefetches is DRAM traffic of its own, and not of the later kernel that reads it, as far as the L2 has held it
- * meanwhile.
+ * was pushed out (reread). What a kernel prefetches is DRAM traffic of its own, and not of the later kernel that reads
+ * it, as far as the L2 has held it meanwhile.
  *
  * A kernel whose blocks wait for each other (struct sg_talk) is made of parts, each with counters of its own. So is one
  * with lighter blocks behind the others; their parts have profiles of their own, too, and nobody waits.
