@@ -38,7 +38,8 @@
 /* Blocks that stay whole; 0: there is no tail. */
 static uint32_t tails_whole(const struct dev_step *t)
 {
-    uint32_t sms = t->blocks_per_sm ? t->wave / t->blocks_per_sm : 0, unit = t->blocks_per_sm > SOME ? t->wave : sms;
+    uint32_t sms = t->blocks_per_sm ? t->wave / t->blocks_per_sm : 0;
+    uint32_t unit = t->blocks_per_sm > SOME && t->blocks >= t->wave ? t->wave : sms;
     if (RW_FORCED)
         return t->blocks > 1 ? (t->blocks + 1) / 2 : 0;
     if (sms && t->blocks % unit == 0)
