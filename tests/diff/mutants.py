@@ -608,6 +608,8 @@ HOOKED = [
      "tails", {"levels": "halves", "spoil": "reach"}),
     ("parts_apart", "", graph([launch("a", "i", "twice", "x", "h"), B]), "refused: verification", "tails",
      {"levels": "halves"}),
+    ("shared_reach", "", graph([launch("a", "s", "rows", "x", "h", grid=N // 512), B]), "refused: verification",
+     "tails", {"levels": "halved-4", "spoil": "reach"}),
     ("whole_warps", "", graph([launch("a", "pack", "mirrored", "x", "h", grid=32, block=48),
                                launch("b", "m", "scale", "h", "y", grid=12)], n=1536), "refused: verification", "pack",
      {"levels": "pairs"}),
