@@ -191,7 +191,9 @@ static int copy_barrier(struct rw_join *j, struct rw_phase *p, struct ptx_inst *
         i->opnd = opnd;
         i->nopnd++;
     }
-    return copy_append(j, i);
+    bool together = p->own_only && j->c->facts.body[p->side].lockstep && i->pred == PTX_NO_REG;
+    int r = copy_append(j, i);
+    return r < 0 || !together ? r : rw_emit(j, "bar.warp.sync -1;");
 }
 
 static bool written_here(const struct rw_cand *c, int side, uint64_t prov)

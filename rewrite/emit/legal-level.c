@@ -175,6 +175,32 @@ bool rw_legal_surplus_lanes(const struct rw_cand *c, struct dt_str *why)
     return true;
 }
 
+bool rw_legal_posted_lanes(const struct rw_cand *c, struct dt_str *why)
+{
+    for (uint32_t s = 0; s < c->facts.nbody; s++) {
+        const struct rw_body *b = &c->facts.body[s];
+        struct dt_arena tmp = {0};
+        struct dt_err e = {0};
+        struct rw_find lost;
+        uint8_t *out = NULL;
+        if (!b->lockstep || !filled_up(c, s))
+            continue;
+        int r = rw_surplus(&tmp, &c->facts, s, &out, &lost, &e);
+        uint32_t n = 0;
+        for (; r == 0 && n < b->f->ninst && (out[n] || !rw_is_lockstep(&b->f->inst[n])); n++)
+            ;
+        bool well = r == 0 && n == b->f->ninst;
+        if (!well)
+            dt_str_addf(why, DT_LAUNCH ", PTX line %u: lanes that it has not would make a volatile access",
+                        b->step->launch->name, r == 0 ? b->f->inst[n].line : 0);
+        dt_arena_done(&tmp);
+        dt_err_done(&e);
+        if (!well)
+            return false;
+    }
+    return true;
+}
+
 bool rw_legal_surplus_paths(const struct rw_cand *c, struct dt_str *why)
 {
     for (uint32_t s = 0; s < c->facts.nbody; s++) {

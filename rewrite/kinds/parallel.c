@@ -32,8 +32,8 @@ static const struct rw_legal rows[] = {
     RW_LEGAL_ROW(functions),       RW_LEGAL_ROW(module_variables), RW_LEGAL_ROW(parameters),
     RW_LEGAL_ROW(targets),         RW_LEGAL_ROW(uniform_barriers), RW_LEGAL_ROW(uniform_collectives),
     RW_LEGAL_ROW(barrier_numbers), RW_LEGAL_ROW(thread_counts),    RW_LEGAL_ROW(surplus_lanes),
-    RW_LEGAL_ROW(surplus_paths),   RW_LEGAL_ROW(active_mask),      RW_LEGAL_ROW(async),
-    RW_LEGAL_ROW(constant_space),  RW_LEGAL_ROW(shared_space),
+    RW_LEGAL_ROW(posted_lanes),    RW_LEGAL_ROW(surplus_paths),    RW_LEGAL_ROW(active_mask),
+    RW_LEGAL_ROW(async),           RW_LEGAL_ROW(constant_space),   RW_LEGAL_ROW(shared_space),
 };
 #define NROWS (sizeof rows / sizeof rows[0])
 

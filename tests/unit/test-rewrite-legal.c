@@ -879,18 +879,12 @@ static void test_racy(void **state)
 
 static void test_all_covered(void **state)
 {
-    static const char *const covered[] = {"plain_launches",   "clusters",
-                                          "opaque",           "order",
-                                          "block_map",        "self_conflict",
-                                          "ordered_access",   "side_effects",
-                                          "float_atomics",    "machine_registers",
-                                          "functions",        "module_variables",
-                                          "parameters",       "targets",
-                                          "uniform_barriers", "uniform_collectives",
-                                          "barrier_numbers",  "thread_counts",
-                                          "surplus_lanes",    "surplus_paths",
-                                          "active_mask",      "async",
-                                          "constant_space",   "shared_space"};
+    static const char *const covered[] = {
+        "plain_launches",      "clusters",         "opaque",        "order",          "block_map",
+        "self_conflict",       "ordered_access",   "side_effects",  "float_atomics",  "machine_registers",
+        "functions",           "module_variables", "parameters",    "targets",        "uniform_barriers",
+        "uniform_collectives", "barrier_numbers",  "thread_counts", "surplus_lanes",  "posted_lanes",
+        "surplus_paths",       "active_mask",      "async",         "constant_space", "shared_space"};
     assert_int_equal(rw_nlegal, sizeof covered / sizeof covered[0]);
     for (unsigned k = 0; k < rw_nlegal; k++)
         assert_string_equal(rw_legal[k].name, covered[k]);
