@@ -399,6 +399,8 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
     for (unsigned k = 0; k < i.nopnd; k++)
         if ((x = map_opnd(j, p, &i.opnd[k])) < 0)
             return x;
+    if (p->side != RW_ANY_SIDE && j->far[p->side] && i.op == PTX_OP_LD && i.space == PTX_CONST)
+        i.space = PTX_GLOBAL;
     if (p->guest && (x = p->guest->constants(p->site, &i)) < 0)
         return x;
     if (j->c->pack && (x = rw_subblock_operands(j, p, &i)) < 0)

@@ -558,6 +558,7 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
     if (!j.m)
         return join_nomem(&j);
     j.m->address_size = 64;
+    rw_far_tables(c, j.far);
     int r = 0;
     for (uint32_t s = 0; s < c->facts.nbody && r == 0; s++)
         r = rw_copy_module_data(&j, (int)s);

@@ -406,7 +406,8 @@ CASES = [
      "refused: verification"),
     ("constant_space", "", graph([launch("a", "p", "k", "x", "h"), launch("b", "q", "k", "h", "y")],
                                  {name: ptx("8.0", "sm_80", ".const .align 4 .b8 tab[65536] = {%d};" % k, "bar.sync 0; "
-                                            "ld.const.f32 %f2, [tab+65532]; add.rn.f32 %f1, %f1, %f2;")
+                                            "mov.u64 %rd6, tab; cvta.const.u64 %rd6, %rd6; ld.f32 %f2, [%rd6+65532]; "
+                                            "ld.const.f32 %f3, [tab]; add.rn.f32 %f1, %f1, %f2;")
                                   for k, name in enumerate("pq")}),
      "refused: resources"),
     ("shared_space", "", graph([launch("a", "m", "big", "x", "h", grid=4, shared=220000),
