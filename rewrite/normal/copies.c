@@ -283,7 +283,7 @@ static uint32_t moved_to(const struct rw_copies *c, uint32_t l, uint32_t buffer,
     return buffer;
 }
 
-/* The second of two copies, if the first one moved it: what it copies has come from there. False: it copies in place. */
+/* The second of two copies, if the first one moved it: what it copies came from there. False: in place. */
 static bool from_the_first(const struct rw_copies *x, struct rw_copy *c)
 {
     int64_t by;
