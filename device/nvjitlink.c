@@ -109,8 +109,8 @@ static size_t without_numbers(const char *line, size_t n)
 
 /* `.loc FILE LINE` with the file's number in the line, too (DEV_LINE_BITS): ptxas 13.0 makes no row where only the file
  * changes and the line's number stays. A text that no rewrite made loses its own .loc, each line staying where it is:
- * what counts are its lines, and ptxas looks at .loc more closely with -lineinfo. Nobody runs this code, so large tables
- * are left out. */
+ * what counts are its lines, and ptxas looks at .loc more closely with -lineinfo. Nobody runs this code, so large
+ * tables are left out. */
 static char *with_files_in_lines(const char *ptx, size_t len)
 {
     static const char emitted[] = ".file 1 \"" PTX_ORIGIN_GLUE "\"";
