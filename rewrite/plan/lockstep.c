@@ -26,7 +26,7 @@ static bool counts_on_it(const struct dev_step *t)
 void rw_warn_lockstep(struct rw_planner *p)
 {
     const struct rw_state *first = &p->state.p[0], *last = &p->state.p[p->state.n - 1];
-    size_t words = rw_member_words(&p->gate);
+    size_t words = first->graph->nlaunch / 64 + 1; /* rw_member_words; what it asks may be gone by now */
     for (uint32_t l = 0; last != first && last->made && l < last->graph->nlaunch; l++)
         for (uint32_t k = 0; last->made[l] && k < first->graph->nlaunch; k++) {
             const struct dev_step *t = &first->prog->step[k];
