@@ -19,6 +19,7 @@
 #include "device/machine.h"
 
 #define TIMEOUT_MS 60000
+#define LARGE 65536 /* bytes of a line: more, and it is a table */
 
 static int key_of(const char *what, const char *ptx, size_t len, const char *arch, char key[DT_SHA256_TEXT])
 {
@@ -93,9 +94,23 @@ static const char *suffix_of(const char *ptx, size_t len, const char *arch)
     return t[n] == 'a' ? "a" : t[n] == 'f' ? "f" : "";
 }
 
+/* How much of a line stays of a large variable in global memory: what comes before its numbers, which no code depends
+ * on, as anybody may write there. With a million numbers ptxas takes ten seconds and more. 0: the line is none. */
+static size_t without_numbers(const char *line, size_t n)
+{
+    const char *at = n > LARGE ? memmem(line, 400, "= {", 3) : NULL;
+    size_t k = at ? (size_t)(at - line) + 3 : 0;
+    if (!at || strncmp(line, ".global ", 8))
+        return 0;
+    while (k < n && strchr("0123456789 ,-", line[k]) && line[k])
+        k++;
+    return k + 2 <= n && line[k] == '}' && line[k + 1] == ';' ? (size_t)(at - line) : 0;
+}
+
 /* `.loc FILE LINE` with the file's number in the line, too (DEV_LINE_BITS): ptxas 13.0 makes no row where only the file
  * changes and the line's number stays. A text that no rewrite made loses its own .loc, each line staying where it is:
- * what counts are its lines, and ptxas looks at .loc more closely with -lineinfo. */
+ * what counts are its lines, and ptxas looks at .loc more closely with -lineinfo. Nobody runs this code, so large
+ * tables are left out. */
 static char *with_files_in_lines(const char *ptx, size_t len)
 {
     static const char emitted[] = ".file 1 \"" PTX_ORIGIN_GLUE "\"";
@@ -110,7 +125,11 @@ static char *with_files_in_lines(const char *ptx, size_t len)
         char *word = head + strspn(head, " \t");
         unsigned long file = !strncmp(word, ".loc ", 5) ? strtoul(word + 5, &after, 10) : 0;
         unsigned long line = file && *after == ' ' ? strtoul(after + 1, &after, 10) : 0;
-        if (!ours && !strncmp(word, ".loc", 4) && strchr(" \t\n", word[4])) {
+        size_t stays = without_numbers(p, n);
+        if (stays) {
+            dt_str_addn(&s, p, stays);
+            dt_str_add(&s, next ? ";\n" : ";");
+        } else if (!ours && !strncmp(word, ".loc", 4) && strchr(" \t\n", word[4])) {
             dt_str_add(&s, next ? "\n" : "");
         } else if (line && file < 1UL << (31 - DEV_LINE_BITS) && line < 1UL << DEV_LINE_BITS) {
             dt_str_addf(&s, ".loc %lu %lu", file, file << DEV_LINE_BITS | line);

@@ -1,11 +1,11 @@
 /* From strips that overlap to pairs of blocks.
  *
  * A link says which sets of consumer blocks share a live byte with which sets of producer blocks. A consumer block's
- * row is the union of the producer sets that its own sets are linked with. Consumers that are in the same sets have
- * the same row: they are grouped by a 128-bit sum over their sets, each group's row is computed once in a bit set,
- * and counted as often as the group has members. Degrees and connected components (union-find) come from the same
- * pass, so that a relation with billions of pairs is counted and classified without being written out; rows are kept
- * up to ANA_MAX_PAIRS.
+ * row is the union of the producer sets that its own sets are linked with. Consumers that are in the same sets have the
+ * same row: they are grouped by a 128-bit sum over their sets, each group's row is computed once in a bit set, of which
+ * only the words are looked at that it has, and counted as often as the group has members. Degrees and connected
+ * components (union-find) come from the same pass, so that a relation with billions of pairs is counted and classified
+ * without being written out; rows are kept up to ANA_MAX_PAIRS.
  */
 #include "analysis/maps/maps-priv.h"
 
@@ -36,7 +36,9 @@ struct work {
     uint32_t nnode;
     uint32_t *first, *of; /* nodes of each consumer */
     struct member *member;
-    uint64_t *bits;
+    uint64_t *bits; /* of a row; all 0 between two */
+    uint32_t *word; /* which words of `bits` are not 0, ascending */
+    uint32_t nword;
     uint32_t **seen; /* per link and producer set: stamp of the last group that took it */
     uint32_t *cpp, *root;
     struct dt_vec(uint32_t) col;
@@ -75,11 +77,12 @@ static bool relation_prepare(struct work *w)
     w->first = dt_calloc((size_t)w->nc + 2, sizeof *w->first);
     w->member = dt_calloc((size_t)w->nc + 1, sizeof *w->member);
     w->bits = dt_calloc((size_t)w->np / 64 + 1, sizeof *w->bits);
+    w->word = dt_calloc((size_t)w->np / 64 + 1, sizeof *w->word);
     w->seen = dt_calloc((size_t)w->nlink + 1, sizeof *w->seen);
     w->cpp = dt_calloc((size_t)w->np + 1, sizeof *w->cpp);
     w->root = dt_calloc((size_t)w->nc + w->np + 1, sizeof *w->root);
     w->row = dt_calloc((size_t)w->nc + 1, sizeof *w->row);
-    if (!w->node || !w->first || !w->member || !w->bits || !w->seen || !w->cpp || !w->root || !w->row)
+    if (!w->node || !w->first || !w->member || !w->bits || !w->word || !w->seen || !w->cpp || !w->root || !w->row)
         return false;
     for (uint32_t i = 0; i < w->nc + w->np; i++)
         w->root[i] = i;
@@ -119,10 +122,32 @@ static bool relation_prepare(struct work *w)
     return true;
 }
 
-/* The producers of consumer `c` into w->bits; how many. */
+static int relation_by_number(const void *x, const void *y)
+{
+    uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
+    return a < b ? -1 : a > b;
+}
+
+/* w->word in order: sorted, or read off all words where it has many of them. */
+static void order_words(struct work *w)
+{
+    uint32_t all = w->np / 64 + 1;
+    if (w->nword < all / 16) {
+        qsort(w->word, w->nword, sizeof *w->word, relation_by_number);
+        return;
+    }
+    w->nword = 0;
+    for (uint32_t i = 0; i < all; i++)
+        if (w->bits[i])
+            w->word[w->nword++] = i;
+}
+
+/* The producers of consumer `c` into w->bits; how many. A row may have a few of a million producers: only words that it
+ * has are looked at. */
 static uint32_t fill_row(struct work *w, uint32_t c, uint32_t stamp)
 {
-    memset(w->bits, 0, ((size_t)w->np / 64 + 1) * sizeof *w->bits);
+    bool sorted = true;
+    w->nword = 0;
     for (uint32_t i = w->first[c]; i < w->first[c + 1]; i++) {
         const struct node *k = &w->node[w->of[i]];
         const struct ana_link *l = &w->link[k->link];
@@ -132,13 +157,21 @@ static uint32_t fill_row(struct work *w, uint32_t c, uint32_t stamp)
                 continue;
             w->seen[k->link][set] = stamp;
             const uint32_t *b = set_blocks(l->p, set, &n);
-            for (uint32_t q = 0; q < n; q++)
-                w->bits[b[q] / 64] |= UINT64_C(1) << b[q] % 64;
+            for (uint32_t q = 0; q < n; q++) {
+                uint32_t at = b[q] / 64;
+                if (!w->bits[at]) {
+                    sorted = sorted && (!w->nword || w->word[w->nword - 1] < at);
+                    w->word[w->nword++] = at;
+                }
+                w->bits[at] |= UINT64_C(1) << b[q] % 64;
+            }
         }
     }
+    if (!sorted)
+        order_words(w);
     uint32_t n = 0;
-    for (size_t i = 0; i < (size_t)w->np / 64 + 1; i++)
-        n += (uint32_t)__builtin_popcountll(w->bits[i]);
+    for (uint32_t k = 0; k < w->nword; k++)
+        n += (uint32_t)__builtin_popcountll(w->bits[w->word[k]]);
     return n;
 }
 
@@ -158,9 +191,11 @@ static bool relation_group(struct work *w, const struct member *m, uint32_t coun
     struct row r = {w->col.n, n};
     if (keep && !dt_reserve(&w->col, w->col.n + n))
         return false;
-    for (size_t i = 0; i < (size_t)w->np / 64 + 1; i++)
-        for (uint64_t v = w->bits[i]; v; v &= v - 1) {
-            uint32_t p = (uint32_t)(i * 64) + (uint32_t)__builtin_ctzll(v);
+    for (uint32_t i = 0; i < w->nword; i++) {
+        uint64_t v = w->bits[w->word[i]];
+        w->bits[w->word[i]] = 0;
+        for (; v; v &= v - 1) {
+            uint32_t p = w->word[i] * 64 + (uint32_t)__builtin_ctzll(v);
             w->cpp[p] += count;
             uint32_t root = relation_find(w->root, w->nc + p);
             if (head == UINT32_MAX)
@@ -170,6 +205,7 @@ static bool relation_group(struct work *w, const struct member *m, uint32_t coun
             if (keep)
                 w->col.p[w->col.n++] = p;
         }
+    }
     for (uint32_t k = 0; k < count; k++) {
         w->root[relation_find(w->root, m[k].block)] = head;
         w->row[m[k].block] = r;
@@ -228,7 +264,7 @@ int ana_relation(struct dt_arena *a, const struct ana_link *link, uint32_t nlink
 out:
     for (uint32_t l = 0; w.seen && l < nlink; l++)
         free(w.seen[l]);
-    free(w.node), free(w.first), free(w.of), free(w.member), free(w.bits), free(w.seen);
+    free(w.node), free(w.first), free(w.of), free(w.member), free(w.bits), free(w.word), free(w.seen);
     free(w.cpp), free(w.root), free(w.col.p), free(w.row);
     return rc ? dt_err_set(e, rc, "no memory for the map of %u by %u blocks", nconsumer, nproducer) : 0;
 }

@@ -191,7 +191,9 @@ static int copy_barrier(struct rw_join *j, struct rw_phase *p, struct ptx_inst *
         i->opnd = opnd;
         i->nopnd++;
     }
-    return copy_append(j, i);
+    bool together = p->own_only && j->c->facts.body[p->side].lockstep && i->pred == PTX_NO_REG;
+    int r = copy_append(j, i);
+    return r < 0 || !together ? r : rw_emit(j, "bar.warp.sync -1;");
 }
 
 static bool written_here(const struct rw_cand *c, int side, uint64_t prov)
@@ -397,6 +399,8 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
     for (unsigned k = 0; k < i.nopnd; k++)
         if ((x = map_opnd(j, p, &i.opnd[k])) < 0)
             return x;
+    if (p->side != RW_ANY_SIDE && j->far[p->side] && i.op == PTX_OP_LD && i.space == PTX_CONST)
+        i.space = PTX_GLOBAL;
     if (p->guest && (x = p->guest->constants(p->site, &i)) < 0)
         return x;
     if (j->c->pack && (x = rw_subblock_operands(j, p, &i)) < 0)

@@ -1,9 +1,9 @@
 /* What the bodies of a fused kernel refer to: parameters, variables, device functions.
  *
  * Parameters: those of all bodies, without arguments that are dropped; bodies with the same argument share one.
- * Variables and device functions are copied into the new module, once for all bodies of one module, and get names of
- * their own. Shared arrays of all bodies are parts of one array. struct rw_join keeps what became of each (vars,
- * funcs); copy.c looks there.
+ * Variables and device functions are copied into the new module, once for all bodies of one module (tables.c has more
+ * on constant ones), and get names of their own. Shared arrays of all bodies are parts of one array. struct rw_join
+ * keeps what became of each (vars, funcs); copy.c looks there.
  */
 #include "rewrite/emit/emit-priv.h"
 #include "rewrite/emit/join.h"
@@ -142,7 +142,8 @@ static struct ptx_var *copy_data(struct rw_join *j, const struct ptx_var *v)
 {
     char name[96];
     fresh_name(j, NULL, name, sizeof name, "dt_v", v->name);
-    struct ptx_var *to = ptx_var_new(j->m, NULL, name, v->space, PTX_B8, v->bytes, v->align ? v->align : 1);
+    enum ptx_space space = v->space == PTX_CONST && rw_is_far(j->c, j->far, v) ? PTX_GLOBAL : v->space;
+    struct ptx_var *to = ptx_var_new(j->m, NULL, name, space, PTX_B8, v->bytes, v->align ? v->align : 1);
     if (to && v->init) {
         to->init = dt_arena_alloc(&j->m->arena, v->bytes);
         if (!to->init)
@@ -150,6 +151,15 @@ static struct ptx_var *copy_data(struct rw_join *j, const struct ptx_var *v)
         memcpy(to->init, v->init, v->bytes);
     }
     return to;
+}
+
+/* The copy of a table with the same bytes, from whatever module; NULL: there is none. */
+static struct ptx_var *copied_table(const struct rw_join *j, const struct ptx_var *v)
+{
+    for (size_t k = 0; k < j->vars.n && v->space == PTX_CONST; k++)
+        if (rw_same_table(j->vars.p[k].from, v))
+            return j->vars.p[k].to;
+    return NULL;
 }
 
 /* Copy the module variables that a function names into the new module. */
@@ -163,7 +173,8 @@ static int copy_module_vars(struct rw_join *j, const struct ptx_function *f)
             if (!var || (o->var->space != PTX_GLOBAL && o->var->space != PTX_CONST) ||
                 rw_map_var(j, RW_ANY_SIDE, o->var, &off))
                 continue;
-            struct ptx_var *to = copy_data(j, o->var);
+            struct ptx_var *to = copied_table(j, o->var);
+            to = to ? to : copy_data(j, o->var);
             if (!to || !dt_push(&j->vars, (struct rw_var_pair){o->var, to, 0, RW_ANY_SIDE}))
                 return data_nomem(j);
         }

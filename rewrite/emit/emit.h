@@ -81,4 +81,14 @@ void rw_bundle(const struct dev_prog *original, const struct dev_prog *plan, con
 void rw_bundle_document(const struct dev_prog *original, json_t *plan, const char *what);
 void rw_bundle_kernel(const struct dev_prog *original, const char *ptx, const char *what);
 
+/* ---- tables in constant memory (tables.c) ------------------------------------------------------------------------ */
+
+/* Are they one table, or two with the same bytes? */
+bool rw_same_table(const struct ptx_var *v, const struct ptx_var *w);
+/* Bytes of constant memory that the bodies' tables will take, each once; far: of those bodies they go to global memory,
+ * as there is no room for all. More than RW_CONST_SPACE: not all that are too much can go. */
+uint64_t rw_far_tables(const struct rw_cand *c, bool far[RW_BODIES]);
+/* Is it a table that goes? */
+bool rw_is_far(const struct rw_cand *c, const bool far[RW_BODIES], const struct ptx_var *v);
+
 #endif

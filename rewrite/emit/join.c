@@ -273,8 +273,10 @@ int rw_emit_phase_barrier(struct rw_join *j, unsigned id)
     bool warp = false;
     int r = 0;
     for (uint32_t s = 0; s < j->c->facts.nbody; s++)
-        warp |= j->c->facts.body[s].convergent;
-    /* bodies with warp collectives need whole warps again after a divergent exit */
+        warp |=
+            j->c->facts.body[s].convergent ||
+            (j->c->facts.body[s].lockstep && rw_surplus_threads(j->c, s) % 32 == 0 && j->c->facts.body[s].threads % 32);
+    /* bodies with warp collectives need whole warps again after a divergent exit, and lanes that work together, too */
     if (warp)
         r = rw_emit(j, "bar.warp.sync -1;");
     if (r < 0 || id != UINT_MAX)
@@ -556,6 +558,7 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
     if (!j.m)
         return join_nomem(&j);
     j.m->address_size = 64;
+    rw_far_tables(c, j.far);
     int r = 0;
     for (uint32_t s = 0; s < c->facts.nbody && r == 0; s++)
         r = rw_copy_module_data(&j, (int)s);

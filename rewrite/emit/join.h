@@ -25,6 +25,7 @@ struct rw_join {
         struct ptx_function *to;
         bool open; /* products as they are: both forms may be there, for bodies that want either */
     }) funcs;
+    bool far[RW_BODIES];   /* the body's tables are in global memory (tables.c) */
     struct ptx_var *smem;  /* the block's shared memory, NULL if none */
     struct ptx_var *table; /* constant data, NULL if none */
     struct ptx_var *zero;  /* inlining: the zero word of its joint */

@@ -175,6 +175,32 @@ bool rw_legal_surplus_lanes(const struct rw_cand *c, struct dt_str *why)
     return true;
 }
 
+bool rw_legal_posted_lanes(const struct rw_cand *c, struct dt_str *why)
+{
+    for (uint32_t s = 0; s < c->facts.nbody; s++) {
+        const struct rw_body *b = &c->facts.body[s];
+        struct dt_arena tmp = {0};
+        struct dt_err e = {0};
+        struct rw_find lost;
+        uint8_t *out = NULL;
+        if (!b->lockstep || !filled_up(c, s))
+            continue;
+        int r = rw_surplus(&tmp, &c->facts, s, &out, &lost, &e);
+        uint32_t n = 0;
+        for (; r == 0 && n < b->f->ninst && (out[n] || !rw_is_lockstep(&b->f->inst[n])); n++)
+            ;
+        bool well = r == 0 && n == b->f->ninst;
+        if (!well)
+            dt_str_addf(why, DT_LAUNCH ", PTX line %u: lanes that it has not would make a volatile access",
+                        b->step->launch->name, r == 0 ? b->f->inst[n].line : 0);
+        dt_arena_done(&tmp);
+        dt_err_done(&e);
+        if (!well)
+            return false;
+    }
+    return true;
+}
+
 bool rw_legal_surplus_paths(const struct rw_cand *c, struct dt_str *why)
 {
     for (uint32_t s = 0; s < c->facts.nbody; s++) {
@@ -199,30 +225,15 @@ bool rw_legal_surplus_paths(const struct rw_cand *c, struct dt_str *why)
     return true;
 }
 
-/* Is the body's k-th table one that a body before it names too? Bodies of one module share it (join.c). */
-static bool counted(const struct rw_cand *c, uint32_t s, uint32_t k)
-{
-    for (uint32_t t = 0; t < s; t++)
-        for (uint32_t i = 0; i < c->facts.body[t].nconst; i++)
-            if (c->facts.body[t].const_var[i] == c->facts.body[s].const_var[k])
-                return true;
-    return false;
-}
-
 bool rw_legal_constant_space(const struct rw_cand *c, struct dt_str *why)
 {
-    uint64_t tables = 0;
-    for (uint32_t s = 0; s < c->facts.nbody; s++)
-        for (uint32_t k = 0; k < c->facts.body[s].nconst; k++) {
-            const struct ptx_var *v = c->facts.body[s].const_var[k];
-            uint64_t align = v->align ? v->align : 1;
-            if (!counted(c, s, k))
-                tables = (tables + align - 1) / align * align + v->bytes;
-        }
+    bool far[RW_BODIES];
+    uint64_t tables = rw_far_tables(c, far);
     if (tables <= RW_CONST_SPACE)
         return true;
-    dt_str_addf(why, "the kernels' tables take %llu bytes of constant memory; there are %u", (unsigned long long)tables,
-                RW_CONST_SPACE);
+    dt_str_addf(why,
+                "the kernels' tables take %llu bytes of constant memory, where their addresses must stay; there are %u",
+                (unsigned long long)tables, RW_CONST_SPACE);
     return false;
 }
 

@@ -19,6 +19,7 @@
  *   shared memory    a store to shared memory can come before it or after it without a barrier between. It is the last
  *                    thread's own: a store of another thread would race with the last thread's load as well
  *   anything         the address is made of a value that was left out, or generic
+ *   volatile         any access to shared memory that is: see below
  *
  * Stores to global and shared memory and atomics are left out everywhere. Local memory is a lane's own: it is written
  * and read. A register that an instruction that was left out would have set is *unknown* in the surplus lanes, and so
@@ -29,15 +30,24 @@
  * goes the last thread's way, with the same barriers in the same order, and it ends where that ends.
  *
  * `surplus_lanes` is what this cannot do: reductions over a barrier, which would count the lanes; counts of the body's
- * own; lane numbers; collectives, asynchronous copies, calls and clusters; and volatile accesses, by which kernels
- * count on how a warp's threads run together. A body that is alone in its block, or with others of equally many
- * threads, has no surplus lanes; neither has one without a barrier, whose threads skip it one by one.
+ * own; lane numbers; collectives, asynchronous copies, calls and clusters; and accesses with an order. A body that is
+ * alone in its block, or with others of equally many threads, has no surplus lanes; neither has one without a barrier,
+ * whose threads skip it one by one.
+ *
+ * Volatile shared memory is how old kernels let the lanes of a warp work together without a barrier: what one stores,
+ * the others load in the next instruction. It is left to posted threads whatever else is there (`posted_lanes`), and
+ * these have the lanes that they had, next to the same others. A surplus lane goes their way beside them; it can part
+ * nobody who was together, as it takes the side of each branch that the last thread takes. Behind the barriers of such
+ * a body stands a bar.warp.sync: the posted ones are aligned, with the warp together behind them, the frame's are not.
+ * What the manual does not promise of the posted kernel, it does not promise here either; the plan has a warning
+ * (plan/plan.c).
  *
  * This is done as a fused body is written, not to the posted launch beforehand: a launch of 48 threads gains nothing by
  * itself from lanes that do nothing, and only here it is known which block it has to fit in. Not here: the registers
  * and predicates (join.c, copy.c).
  */
 #include "rewrite/emit/emit-priv.h"
+#include "rewrite/facts/hooks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +94,9 @@ static const char *cannot(const struct ptx_inst *i)
     case PTX_OP_BAR_SYNC:
     case PTX_OP_BARRIER_SYNC: return i->nopnd > 1 ? "counts the threads of a barrier itself" : NULL;
     case PTX_OP_LD:
-    case PTX_OP_ST: return is_volatile(i) ? "has volatile accesses, and may count on how its warps run" : NULL;
+    case PTX_OP_ST:
+        return is_volatile(i) && !rw_is_lockstep(i) ? "has ordered accesses, by which threads may wait for others"
+                                                    : NULL;
     case PTX_OP_ATOM:
     case PTX_OP_RED:
     case PTX_OP_MEMBAR:
@@ -224,6 +236,8 @@ static bool left_out(const struct surplus *u, uint32_t n)
 {
     const struct ptx_inst *i = &u->f->inst[n];
     unsigned flags = flags_of(i);
+    if (rw_is_lockstep(i))
+        return !RW_SPOILT("lockstep");
     if (flags & (PTX_F_WRITES | PTX_F_ATOMIC))
         return !is_local(i);
     if (i->op == PTX_OP_PREFETCH || i->op == PTX_OP_PREFETCHU)

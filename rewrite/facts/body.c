@@ -103,6 +103,11 @@ static bool is_async(const struct ptx_inst *i)
     return !uses_cluster(i) && (i->space == PTX_SHARED_CLUSTER || i->space2 == PTX_SHARED_CLUSTER);
 }
 
+bool rw_is_lockstep(const struct ptx_inst *i)
+{
+    return (i->op == PTX_OP_LD || i->op == PTX_OP_ST) && i->space == PTX_SHARED && ptx_has(i, PTX_M_VOLATILE);
+}
+
 static void scan_order(struct rw_body *b, const struct ptx_inst *i, const char *mn)
 {
     enum ptx_mod sem = ptx_mod_of(i, PTX_MC_SEM), scope = ptx_mod_of(i, PTX_MC_SCOPE);
@@ -264,6 +269,7 @@ static int scan_function(struct scan *s, const struct ptx_function *f, bool top,
             body_found(b, top ? RW_CLUSTER : RW_FUNC_CONTEXT, i->line, o->mnemonic);
         if (i->op == PTX_OP_CP_ASYNC)
             b->cp_async = true;
+        b->lockstep |= rw_is_lockstep(i);
         b->sets_carry |= ptx_has(i, PTX_M_CC) || i->op == PTX_OP_CALL;
         b->reads_carry |= top && ptx_reads_carry(i);
         if (rw_is_block_barrier(i->op)) {

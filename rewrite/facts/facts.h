@@ -58,6 +58,7 @@ struct rw_body {
     bool convergent;      /* any warp collective */
     bool func_convergent; /* one in a function that it calls */
     bool cp_async;        /* non-bulk cp.async: drained at the end of the phase */
+    bool lockstep;        /* volatile accesses to shared memory: it may count on how lanes of a warp run together */
     bool calls;
     bool sets_carry;  /* an instruction with .cc, or a call, across which the carry flag is lost */
     bool reads_carry; /* addc, subc, madc in the entry */
@@ -88,6 +89,8 @@ struct rw_body {
 int rw_body_init(struct dt_arena *a, const struct dev_prog *p, uint32_t launch, const struct ptx_function *f,
                  struct rw_body *ret, struct dt_err *e);
 bool rw_is_block_barrier(unsigned op);
+/* A volatile load or store of shared memory. */
+bool rw_is_lockstep(const struct ptx_inst *i);
 /* Components of a global load or store of a vector, which may be left out one by one; 1: of anything else. */
 unsigned rw_access_parts(const struct ptx_inst *i);
 bool rw_is_global_access(const struct ptx_inst *i); /* may touch global memory */

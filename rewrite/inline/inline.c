@@ -736,6 +736,8 @@ static int emit_host(struct site *s, struct ptx_inst *old, uint32_t nold)
             dev_round_mul(&i);
         if (i.op == PTX_OP_LD && rw_is_global_access(o))
             rw_drop_hints_if_written(j->c, n->host, o, &i);
+        if (i.op == PTX_OP_LD && i.space == PTX_CONST && j->far[n->host])
+            i.space = PTX_GLOBAL;
         r = ptx_append(j->f, i) ? 0 : inline_nomem(j);
     }
     return r < 0 ? r : rw_later_flush(j, &s->later);
@@ -751,6 +753,21 @@ static void entry_last(struct rw_join *j)
         }
 }
 
+/* The host's tables, which are in the module already: the guest's with the same bytes are these; or they go to global
+ * memory (emit/tables.c). */
+static int host_tables(struct rw_join *j)
+{
+    rw_far_tables(j->c, j->far);
+    for (uint32_t k = 0; k < j->m->nvar; k++) {
+        struct ptx_var *v = j->m->var[k];
+        if (v->space == PTX_CONST && rw_is_far(j->c, j->far, v))
+            v->space = PTX_GLOBAL;
+        else if (v->space == PTX_CONST && !dt_push(&j->vars, (struct rw_var_pair){v, v, 0, RW_ANY_SIDE}))
+            return inline_nomem(j);
+    }
+    return 0;
+}
+
 /* The kernel, into c->made; c->in is what was found out. */
 static int inline_join(struct rw_cand *c, struct dt_err *e)
 {
@@ -760,8 +777,8 @@ static int inline_join(struct rw_cand *c, struct dt_err *e)
     uint32_t n = 0;
     dt_str_done(&c->made.ptx);
     int r = open_host(&j, s.n, &old, &n);
-    if (r == 0 && (r = rw_copy_data(&j, s.n->guest)) == 0 && (r = make_params(&j, s.n)) == 0 &&
-        (r = inline_prepare(&s)) == 0 && (r = emit_zero(&s)) == 0)
+    if (r == 0 && (r = host_tables(&j)) == 0 && (r = rw_copy_data(&j, s.n->guest)) == 0 &&
+        (r = make_params(&j, s.n)) == 0 && (r = inline_prepare(&s)) == 0 && (r = emit_zero(&s)) == 0)
         r = emit_host(&s, old, n);
     if (r == 0 && rw_inline_tidy(j.f, s.n->body[s.n->host]->f->nlabel, &c->arena) < 0)
         r = inline_nomem(&j);

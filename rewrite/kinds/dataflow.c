@@ -62,6 +62,7 @@ static const struct rw_legal rows[] = {
     RW_LEGAL_ROW(barrier_numbers),
     RW_LEGAL_ROW(thread_counts),
     RW_LEGAL_ROW(surplus_lanes),
+    RW_LEGAL_ROW(posted_lanes),
     RW_LEGAL_ROW(surplus_paths),
     RW_LEGAL_ROW(active_mask),
     RW_LEGAL_ROW(async),

@@ -15,6 +15,8 @@ double rw_bound_us(const struct rw_cand *c, const struct rw_state *s, double *re
 void rw_close_cand(struct rw_edit *x);
 /* Add the joined launch to x as a part; its text moves there. */
 int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e);
+/* Is there another launch of the same entry that nothing leads to from it, nor back? 1, 0; negative: error. */
+int rw_has_twin(const struct rw_state *s, uint32_t launch, struct dt_err *e);
 /* The kernel of bodies side by side in one grid (c->beside), if the rows hold. 1: they do not, or it does not fit. */
 int rw_join_beside(struct rw_cand *c, const struct rw_legal *of, unsigned n, struct dt_str *why, struct dt_err *e);
 /* Does the kernel wait for the launch before it, or let the one behind it in? A rewrite that cannot keep that does not

@@ -32,8 +32,8 @@ static const struct rw_legal rows[] = {
     RW_LEGAL_ROW(functions),       RW_LEGAL_ROW(module_variables), RW_LEGAL_ROW(parameters),
     RW_LEGAL_ROW(targets),         RW_LEGAL_ROW(uniform_barriers), RW_LEGAL_ROW(uniform_collectives),
     RW_LEGAL_ROW(barrier_numbers), RW_LEGAL_ROW(thread_counts),    RW_LEGAL_ROW(surplus_lanes),
-    RW_LEGAL_ROW(surplus_paths),   RW_LEGAL_ROW(active_mask),      RW_LEGAL_ROW(async),
-    RW_LEGAL_ROW(constant_space),  RW_LEGAL_ROW(shared_space),
+    RW_LEGAL_ROW(posted_lanes),    RW_LEGAL_ROW(surplus_paths),    RW_LEGAL_ROW(active_mask),
+    RW_LEGAL_ROW(async),           RW_LEGAL_ROW(constant_space),   RW_LEGAL_ROW(shared_space),
 };
 #define NROWS (sizeof rows / sizeof rows[0])
 
@@ -94,18 +94,39 @@ static void parallel_alike(const struct rw_state *s, const struct group *all, ui
         ret->n = 0;
 }
 
-static int parallel_propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret,
-                            struct dt_err *e)
+/* By launch, how many launches one after the other lead to it; *ret_most: the most. To be freed; NULL: memory. */
+static uint32_t *layers(const struct rw_state *s, uint32_t *ret_most)
 {
-    uint32_t n = s->graph->nlaunch, *depth = dt_calloc(n + 1, sizeof *depth), most = 0;
-    int r = depth ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (uint32_t k = 0; r == 0 && k < s->ana->nedge; k++) { /* edges are sorted by consumer */
+    uint32_t *depth = dt_calloc((size_t)s->graph->nlaunch + 1, sizeof *depth), most = 0;
+    for (uint32_t k = 0; depth && k < s->ana->nedge; k++) { /* edges are sorted by consumer */
         const struct ana_edge *x = &s->ana->edge[k];
         if (x->pairs && depth[x->producer] >= depth[x->consumer])
             depth[x->consumer] = depth[x->producer] + 1;
         if (depth[x->consumer] > most)
             most = depth[x->consumer];
     }
+    *ret_most = most;
+    return depth;
+}
+
+int rw_has_twin(const struct rw_state *s, uint32_t launch, struct dt_err *e)
+{
+    uint32_t most;
+    dt_free_ uint32_t *depth = layers(s, &most);
+    if (!depth)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t k = 0; k < s->graph->nlaunch; k++)
+        if (k != launch && depth[k] == depth[launch] && s->prog->step[k].entry == s->prog->step[launch].entry &&
+            s->graph->launch[k].kind == DT_KERNEL && parallel_plain(s, k))
+            return 1;
+    return 0;
+}
+
+static int parallel_propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret,
+                            struct dt_err *e)
+{
+    uint32_t n = s->graph->nlaunch, most, *depth = layers(s, &most);
+    int r = depth ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t d = 0; d <= most && r == 0; d++) {
         struct group all = {.n = 0}, some;
         uint32_t members = 0;

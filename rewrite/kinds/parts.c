@@ -3,7 +3,7 @@
  *
  *   rw_parts_open    reads the kernel, asks the rows below, divides the stores at all levels
  *   rw_parts_level   is a level worth it, small enough, and does each store belong to just one part?
- *   rw_parts_beside  the candidate: the parts side by side in one grid, behind whole blocks where there are some
+ *   rw_parts_beside  the candidate: the parts side by side in one grid, behind whole blocks, or larger parts of some
  *   rw_parts_text    its kernel
  *   rw_parts_apart   of the launch that was made: is each byte written in one part?
  *
@@ -295,26 +295,58 @@ bool rw_parts_level(const struct rw_parts *m, unsigned level, uint32_t blocks, s
     return true;
 }
 
-int rw_parts_beside(struct rw_edit *x, struct rw_parts *m, unsigned level, uint32_t whole, struct dt_err *e)
+/* The part of level `main` (0: the whole) that part p of `level` is a piece of, and each store of it: what is one more
+ * bit of a store's number in the one has the other's bits, too. */
+static unsigned parts_piece_of(const struct rw_parts *m, unsigned main, unsigned level, unsigned p)
+{
+    unsigned of = 0;
+    for (uint32_t k = 0; main && k < m->nstore; k++)
+        if (m->keep[level][p][m->store[k]])
+            for (of = 0; of + 1 < 1u << main && !m->keep[main - 1][of][m->store[k]];)
+                of++;
+    return of;
+}
+
+/* A body more: blocks from `first` on, `n` of them, of which `keep` is there. */
+static void parts_body(struct rw_cand *c, const uint8_t **kept, uint32_t k, const uint8_t *keep, uint32_t first,
+                       uint32_t n)
+{
+    c->beside[k + 1] = c->beside[k] + n;
+    c->lists.list[k] = (struct rw_list){.affine = true, .a = first - c->beside[k], .b = 1, .m = 1, .max = 1};
+    kept[k] = keep;
+}
+
+int rw_parts_beside(struct rw_edit *x, struct rw_parts *m, unsigned main, unsigned level, uint32_t whole,
+                    struct dt_err *e)
 {
     struct rw_cand *c = &m->all;
-    uint32_t launch[1 + RW_PARTS], first = whole ? 1 : 0, n = first + (2u << level);
+    uint32_t launch[2 * RW_PARTS], n = 0, blocks = m->one.facts.body[0].step->blocks, own[RW_PARTS];
+    uint8_t *const *keep = main ? m->keep[main - 1] : NULL;
     rw_cand_done(c);
-    for (unsigned p = 0; p < n; p++)
-        launch[p] = x->launch[0];
+    for (unsigned q = 0; q < 1u << main; q++) {
+        uint32_t before = q * blocks;
+        own[q] = whole <= before ? 0 : whole - before < blocks ? whole - before : blocks;
+        n += own[q] > 0;
+    }
+    for (unsigned p = 0; p < 2u << level; p++)
+        n += own[parts_piece_of(m, main, level, p)] < blocks;
+    for (uint32_t k = 0; k < n; k++)
+        launch[k] = x->launch[0];
     int r = rw_cand_open(c, x->dev, x->now->prog, x->now->ana, x->opt, launch, n, e);
     if (r < 0)
         return r;
-    uint32_t rest = c->facts.body[0].step->blocks - whole;
     const uint8_t **kept = dt_new_array(&c->arena, const uint8_t *, n + 1);
     c->beside = dt_new_array(&c->arena, uint32_t, n + 1);
     if (!c->beside || !kept)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (unsigned p = 0; p < n; p++) {
-        c->beside[p + 1] = c->beside[p] + (p < first ? whole : rest);
-        c->lists.list[p] =
-            (struct rw_list){.affine = true, .a = (p < first ? 0 : whole) - c->beside[p], .b = 1, .m = 1, .max = 1};
-        kept[p] = p < first ? NULL : m->keep[level][p - first];
+    n = 0;
+    for (unsigned q = 0; q < 1u << main; q++)
+        if (own[q])
+            parts_body(c, kept, n++, keep ? keep[q] : NULL, 0, own[q]);
+    for (unsigned p = 0; p < 2u << level; p++) {
+        uint32_t from = own[parts_piece_of(m, main, level, p)];
+        if (from < blocks)
+            parts_body(c, kept, n++, m->keep[level][p], from, blocks - from);
     }
     c->lists.n = c->beside[n];
     c->kept = kept;

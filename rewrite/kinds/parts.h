@@ -14,6 +14,7 @@ struct rw_parts {
     uint32_t *store, nstore;                 /* instructions that are divided */
     double whole, heaviest[RW_PART_LEVELS];  /* what a block has to do, rw_part_weight */
     uint8_t *keep[RW_PART_LEVELS][RW_PARTS]; /* NULL: there are no such parts */
+    unsigned best;                           /* of tails.c: the level that divides all blocks; 0: none */
 };
 
 /* Has the kernel two stores that could be divided? */
@@ -24,8 +25,10 @@ int rw_parts_open(struct rw_edit *x, struct rw_parts *m, double share, enum rw_v
                   struct dt_err *e);
 /* Is the level worth making for so many blocks, and does each store belong to one part? False: `why`. */
 bool rw_parts_level(const struct rw_parts *m, unsigned level, uint32_t blocks, struct dt_str *why);
-/* m->all: the first `whole` blocks as they are, the others in parts, one part after the other. */
-int rw_parts_beside(struct rw_edit *x, struct rw_parts *m, unsigned level, uint32_t whole, struct dt_err *e);
+/* m->all: all blocks in 1 << main parts, which makes them so many times as many; the first `whole` of these stay, the
+ * others are in the smaller parts of `level`, one part after the other. main = 0: in no parts. */
+int rw_parts_beside(struct rw_edit *x, struct rw_parts *m, unsigned main, unsigned level, uint32_t whole,
+                    struct dt_err *e);
 /* Its kernel, named WORD_…, as a part of x under the launch's name. 1: refused, `why` says so. */
 int rw_parts_text(struct rw_edit *x, struct rw_parts *m, const char *word, struct dt_str *why, struct dt_err *e);
 /* made_well() of a kind: no two blocks of the new launch touch a byte in conflict. */

@@ -60,7 +60,7 @@ static int slice_build(struct rw_edit *x, unsigned level, struct dt_str *why, st
     snprintf(word, sizeof word, "sliced%u", 2u << level);
     if (!RW_LEVEL_NAMED(rw_part_levels[level]) || !rw_parts_level(m, level, m->one.facts.body[0].step->blocks, why))
         return 1;
-    int r = rw_parts_beside(x, m, level, 0, e);
+    int r = rw_parts_beside(x, m, 0, level, 0, e);
     return r < 0 ? r : rw_parts_text(x, m, word, why, e);
 }
 

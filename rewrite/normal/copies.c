@@ -18,8 +18,12 @@
  *
  * The distance is a multiple of 256 bytes, so that alignment is what it was.
  *
- * Not here: copies of copies (the second one is moved, no more), copies with another order (transposes, pads: level
- * register inlines them where it can).
+ * A copy of a copy reads at the first one's source, as any reader; where it has the same bytes, its own readers can
+ * read there, too, and so on: rows of copies go as wholes. Launches are looked at in order, so the first one is settled
+ * when the second is looked at. Its readers are asked `source_stays` of that source from the second copy on; up to
+ * there the second copy was asked itself.
+ *
+ * Not here: copies with another order (transposes, pads: level register inlines them where it can, one into the next).
  */
 #include "rewrite/facts/hooks.h"
 #include "rewrite/normal/normal.h"
@@ -267,6 +271,27 @@ static bool move_reader(const struct ana_result *r, const struct rw_copy *c, uin
     return true;
 }
 
+/* Where reads of the buffer by launch l are now. */
+static uint32_t moved_to(const struct rw_copies *c, uint32_t l, uint32_t buffer, int64_t *ret_by)
+{
+    *ret_by = 0;
+    for (size_t k = 0; k < c->at.v.n; k++)
+        if (c->at.v.p[k].launch == l && c->at.v.p[k].buffer == buffer && c->buffer[k] != buffer) {
+            *ret_by = (int64_t)c->offset[k] - (int64_t)c->at.v.p[k].offset;
+            return c->buffer[k];
+        }
+    return buffer;
+}
+
+/* The second of two copies, if the first one moved it: what it copies came from there. False: in place. */
+static bool from_the_first(const struct rw_copies *x, struct rw_copy *c)
+{
+    int64_t by;
+    c->from = moved_to(x, c->launch, c->from, &by);
+    c->by += by;
+    return c->from != c->to;
+}
+
 /* Move all readers of a copy, or none. */
 static int move_readers(const struct ana_result *r, const struct rw_copy *c, struct rw_copies *x, struct dt_str *why,
                         struct dt_err *e)
@@ -310,8 +335,7 @@ int rw_copies_find(const struct dev_prog *p, const struct ana_result *r, struct 
     size_t n = x == 0 ? ret->at.v.n : 0;
     ret->buffer = dt_calloc(n + 1, sizeof *ret->buffer);
     ret->offset = dt_calloc(n + 1, sizeof *ret->offset);
-    dt_free_ bool *moved = dt_calloc((size_t)g->nlaunch + 1, sizeof *moved);
-    if (x == 0 && (!ret->buffer || !ret->offset || !moved))
+    if (x == 0 && (!ret->buffer || !ret->offset))
         x = dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (size_t k = 0; k < n && x >= 0; k++) {
         ret->buffer[k] = ret->at.v.p[k].buffer;
@@ -328,7 +352,8 @@ int rw_copies_find(const struct dev_prog *p, const struct ana_result *r, struct 
             x = dt_push(&ret->v, q) ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
             continue;
         }
-        if (is <= 0 || moved[l] || !rw_passing(&g->buffer[c.to])) { /* what leaves the graph must be written */
+        /* what leaves the graph must be written */
+        if (is <= 0 || !rw_passing(&g->buffer[c.to]) || !from_the_first(ret, &c)) {
             x = is < 0 ? dt_err_set(e, is, "out of memory") : 0;
             continue;
         }
@@ -336,8 +361,6 @@ int rw_copies_find(const struct dev_prog *p, const struct ana_result *r, struct 
         dt_str_add(&q.why, DT_ROW("source-stays") ": ");
         size_t none = q.why.len;
         x = move_readers(r, &c, ret, &q.why, e);
-        for (size_t k = 0; k < n && x > 0; k++)
-            moved[ret->at.v.p[k].launch] |= ret->buffer[k] != ret->at.v.p[k].buffer;
         q.kept = x > 0;
         if (x >= 0 && q.why.len == none)
             dt_str_done(&q.why);
@@ -360,18 +383,6 @@ void rw_copies_done(struct rw_copies *c)
 }
 
 /* ---- the new graph's maps ---------------------------------------------------------------------------------------- */
-
-/* Where reads of the buffer by launch l are now. */
-static uint32_t moved_to(const struct rw_copies *c, uint32_t l, uint32_t buffer, int64_t *ret_by)
-{
-    *ret_by = 0;
-    for (size_t k = 0; k < c->at.v.n; k++)
-        if (c->at.v.p[k].launch == l && c->at.v.p[k].buffer == buffer && c->buffer[k] != buffer) {
-            *ret_by = (int64_t)c->offset[k] - (int64_t)c->at.v.p[k].offset;
-            return c->buffer[k];
-        }
-    return buffer;
-}
 
 static bool block_same(const struct rw_copies *c, uint32_t l, const struct ana_block *x, const struct ana_block *y,
                        uint32_t buffer)

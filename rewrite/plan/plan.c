@@ -365,6 +365,7 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
     double gain[2];
     unsigned n = 0;
     rw_not_guessed(last); /* the last ones may be gone */
+    rw_warn_lockstep(p);
     if (rw_gain(p, first, last, gain, e) < 0)
         return NULL;
     while (!rw_measures(p) && dev_doubt(p->dev, n, &(bool){false}))

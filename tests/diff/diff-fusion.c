@@ -44,6 +44,14 @@ static const char source[] = K_GEMM K_BIAS K_GELU K_SCALE K_SOFTMAX
     "  for (int k = 128; k; k /= 2) { if (t < k && t + k < b) s[t] += s[t + k]; __syncthreads(); s[t] "
     "*= 0.75f; __syncthreads(); }\n"
     "  y[blockIdx.x * b + t] = s[t] + s[0]; }\n"
+    "extern \"C\" __global__ void folds(const float *x, float *y, int n) {\n"
+    "  __shared__ float s[256]; volatile float *v = s; int t = threadIdx.x, b = blockDim.x, w = t & ~31, e = b - w < "
+    "32 ? "
+    "b : w + 32;\n"
+    "  s[t] = x[blockIdx.x * b + t]; __syncthreads(); if (e - w < 32 || w == 0) for (int k = 1; k < 32; k *= 2) if (t "
+    "+ k "
+    "< e) v[t] += v[t + k];\n"
+    "  __syncthreads(); y[blockIdx.x * b + t] = s[t] + s[w]; }\n"
     "extern \"C\" __global__ void climbs(float *x, float *y, int n) {\n"
     "  __shared__ float s[64]; int t = threadIdx.x, i = blockIdx.x * blockDim.x + t; x[i] = x[i] * 0.5f; s[t] = x[i];\n"
     "  __syncthreads(); y[i] = s[blockDim.x - 1 - t]; }\n"
@@ -223,6 +231,13 @@ static const struct graph graphs[] = {
      L("p", "slab", "[24,1,1]", "[256,1,1]", B("x") "," B("h") "," N(200)) ","
      L("c", "tree", "[24,1,1]", "[200,1,1]", B("h") "," B("g") "," N(4800)) ","
      L("d", "tree", "[100,1,1]", "[48,1,1]", B("g") "," B("y") "," N(4800)),
+     {{"p", "c", "shared", NULL}, {"c", "d", "shared", NULL}},
+     1},
+    {"surplus lanes: warps that work together by volatile shared memory, of 48 and of 200 threads",
+     F("x", 19200, "input") "," I("h", 19200) "," I("g", 19200) "," O("y", 19200),
+     L("p", "folds", "[24,1,1]", "[200,1,1]", B("x") "," B("h") "," N(4800)) ","
+     L("c", "slab", "[24,1,1]", "[256,1,1]", B("h") "," B("g") "," N(200)) ","
+     L("d", "folds", "[100,1,1]", "[48,1,1]", B("g") "," B("y") "," N(4800)),
      {{"p", "c", "shared", NULL}, {"c", "d", "shared", NULL}},
      1},
     {"surplus lanes: what the last thread reads in place is left out",

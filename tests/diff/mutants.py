@@ -406,7 +406,8 @@ CASES = [
      "refused: verification"),
     ("constant_space", "", graph([launch("a", "p", "k", "x", "h"), launch("b", "q", "k", "h", "y")],
                                  {name: ptx("8.0", "sm_80", ".const .align 4 .b8 tab[65536] = {%d};" % k, "bar.sync 0; "
-                                            "ld.const.f32 %f2, [tab+65532]; add.rn.f32 %f1, %f1, %f2;")
+                                            "mov.u64 %rd6, tab; cvta.const.u64 %rd6, %rd6; ld.f32 %f2, [%rd6+65532]; "
+                                            "ld.const.f32 %f3, [tab]; add.rn.f32 %f1, %f1, %f2;")
                                   for k, name in enumerate("pq")}),
      "refused: resources"),
     ("shared_space", "", graph([launch("a", "m", "big", "x", "h", grid=4, shared=220000),
@@ -563,8 +564,13 @@ COPIES = [
 # What is proposed, or made, holds these already: kernels one behind the other for `kernel` (programmatic.c: follows()),
 # a layer for `unordered` (parallel.c), the blocks without a reader for `nobody_reads` (dead.c), lists made from the
 # maps for `flags` (dataflow.c). So something else is proposed here ("propose"), or what was made is made wrong behind
-# it ("spoil"): then the predicate must see it, and without it the gate.
+# it ("spoil"): then the predicate must see it, and without it the gate, or (True at the end) only hardware.
 BOTH = graph([A, launch("b", "m", "next", "h", "y")])
+# 48 threads: in the last 16 each adds what the one before it has to its own number, twice, with no barrier between
+LOCKSTEP = (".shared .align 4 .b32 s[64]; mov.u32 %r5, s; mad.lo.s32 %r6, %r3, 4, %r5; st.shared.f32 [%r6], %f1; "
+            "bar.sync 0; setp.lt.u32 %p1, %r3, 32; @%p1 bra L; " + 2 * (
+            "ld.volatile.shared.f32 %f2, [%r6]; ld.volatile.shared.f32 %f3, [%r6+-4]; add.rn.f32 %f2, %f2, %f3; "
+            "st.volatile.shared.f32 [%r6], %f2; ") + "L: bar.sync 0; ld.shared.f32 %f1, [%r6]; ")
 HOOKED = [
     ("kernel", "", graph([A, {"name": "b", "copy": {"from": {"buffer": "h"}, "to": {"buffer": "y"}, "bytes": 4 * N}}]),
      "died", "programmatic-launch",
@@ -608,6 +614,8 @@ HOOKED = [
      "tails", {"levels": "halves", "spoil": "reach"}),
     ("parts_apart", "", graph([launch("a", "i", "twice", "x", "h"), B]), "refused: verification", "tails",
      {"levels": "halves"}),
+    ("shared_reach", "", graph([launch("a", "s", "rows", "x", "h", grid=N // 512), B]), "refused: verification",
+     "tails", {"levels": "halved-4", "spoil": "reach"}),
     ("whole_warps", "", graph([launch("a", "pack", "mirrored", "x", "h", grid=32, block=48),
                                launch("b", "m", "scale", "h", "y", grid=12)], n=1536), "refused: verification", "pack",
      {"levels": "pairs"}),
@@ -615,6 +623,11 @@ HOOKED = [
      "refused: verification", "pack", {"levels": "pairs"}),
     ("subblock_memory", "", graph([launch("a", "pack", "mirrored", "x", "h", grid=N // 64, block=64), B]),
      "refused: verification", "pack", {"levels": "pairs", "spoil": "step"}),
+    ("posted_lanes", "", graph([launch("a", "p", "k", "x", "h", grid=32, block=48),
+                                launch("b", "m", "scale", "h", "y", grid=12)],
+                               {"p": ptx("8.0", "sm_80", "", LOCKSTEP)}, n=1536),
+     "a lane that is late stores over what others made of the last thread's number", "block-fusion",
+     {"spoil": "lockstep"}, True),
     ("flags", "", BOTH, "refused: verification", "dataflow-fusion", {"spoil": "wait"}),
     ("flags", "", BOTH, "refused: verification", "dataflow-fusion", {"spoil": "count"}),
     ("flags", "", BOTH, "refused: verification", "dataflow-fusion", {"spoil": "late"}),
@@ -669,7 +682,7 @@ def main():
              [(c, "copies", False) for c in COPIES] +
              [(c, "programmatic-launch", False) for c in SOLO]
              + [(c, "programmatic-launch", True) for c in SOLO_HARDWARE] +
-             [(c[:4], c[4], False) for c in HOOKED])
+             [(c[:4], c[4], len(c) > 6) for c in HOOKED])
     hooks = {id(c): h for (c, _, _), h in zip(cases[-len(HOOKED):], [h[5] for h in HOOKED])}
     listed = [c[0] for c, _, _ in cases]
     wrong = ["%s: no case" % r for r in rows if r not in listed] + ["%s: no such predicate" % n for n in listed

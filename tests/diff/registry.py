@@ -4,7 +4,7 @@
 The service never links the rewriter, and pages and schemas cannot include it, so its kinds are listed more than once.
 Each list is read from its file and compared, as a set, with the kinds of the registry:
 
-  schema/plan.schema.json     the enum of rewrites[].kind
+  schema/plan.schema.json     the enums of rewrites[].kind and level
   daemon/shared/options.c     what allow and deny take; also "reorder-atomics", which is no kind
   docs/CONTRACT.md §4         rewrites[].kind, with the levels in brackets
   docs/CONTRACT.md §5         --allow: the kinds that are off by default, and "reorder-atomics"
@@ -35,7 +35,7 @@ def part(text, begin, end):
 
 
 def words(text, quote):
-    return set(re.findall(quote + r"([a-z][a-z-]*)" + quote, text))
+    return set(re.findall(quote + r"([a-z][a-z0-9-]*)" + quote, text))
 
 
 def main():
@@ -56,6 +56,8 @@ def main():
     lists = [
         ("schema/plan.schema.json, kind", kinds,
          set(json.loads(read("schema/plan.schema.json"))["$defs"]["rewrite"]["properties"]["kind"]["enum"])),
+        ("schema/plan.schema.json, level", levels,
+         set(json.loads(read("schema/plan.schema.json"))["$defs"]["rewrite"]["properties"]["level"]["enum"])),
         ("daemon/shared/options.c, known_kind()", kinds | PERMISSION,
          words(part(read("daemon/shared/options.c"), r"\bkind\[\] = \{", r"\}"), '"')),
         ("docs/CONTRACT.md §4, rewrites[].kind", kinds, words(re.sub(r"\([^)]*\)", "", names), "`")),

@@ -35,6 +35,38 @@ def graph(entries, blocks):
             "launches": [{"name": e, "module": "m", "entry": e, "grid": [blocks, 1, 1], "block": [32, 1, 1],
                           "args": [{"buffer": at[k]}, {"buffer": at[k + 1]}]} for k, e in enumerate(entries)]}
 
+# Tables that were posted, 40,000 bytes each, in a module for each launch: with the same bytes they are one in constant
+# memory; else, as both do not fit there, they are in global memory.
+WITH = r"""
+__constant__ float tab[10000] = {%d, 2, 3, 4};
+extern "C" __global__ void %s(const float *x, float *h)
+#ifdef PLAIN
+{ int i = blockIdx.x * 32 + threadIdx.x; h[i] = (x[i] + tab[threadIdx.x & 7]) * tab[1]; }
+#else
+{
+    __shared__ float s[32]; int i = blockIdx.x * 32 + threadIdx.x; s[threadIdx.x] = x[i] + tab[threadIdx.x & 7];
+    __syncthreads(); h[i] = s[31 - threadIdx.x] * tab[1];
+}
+#endif
+"""
+POSTED = [("block-fusion", "register", "x h h y"), ("block-fusion", "shared", "x h h y"),
+          ("block-fusion", "global", "x h h y"), ("dataflow-fusion", None, "x h h y"),
+          ("parallel-fusion", None, "x h x y")]
+
+
+def posted(places, same, plain):
+    at = places.split()
+    before = "#define PLAIN\n" if plain else ""
+    role = {"x": "input", "h": "output" if at[2] == "x" else "intermediate", "y": "output"}
+    return {"dovetail": 1, "name": "tables",
+            "modules": {k: {"cuda": before + WITH % (1 if same else n, e)}
+                        for n, (k, e) in enumerate([("m", "p"), ("n", "c")])},
+            "buffers": {b: {"bytes": 96 * 128, "role": role[b]} |
+                        ({"fill": {"uniform": [-1, 1], "dtype": "f32", "seed": 3}} if b == "x" else {}) for b in "xhy"},
+            "launches": [{"name": e, "module": m, "entry": e, "grid": [96, 1, 1], "block": [32, 1, 1],
+                          "args": [{"buffer": at[2 * k]}, {"buffer": at[2 * k + 1]}]}
+                         for k, (m, e) in enumerate([("m", "p"), ("n", "c")])]}
+
 
 def main():
     planner, wrong = Planner(sys.argv[1]), 0
@@ -53,6 +85,18 @@ def main():
             told = {k: v for k, v in a.items() if k != "plan"} | {"rewrites": plan.get("rewrites")}
             print("%-16s %-8s %-6s %s" % (kind, level or "", "global" if far else "const",
                                           "" if right else "WRONG: %s %s" % (space, str(told)[:600])))
+            wrong += not right
+    for kind, level, places in POSTED:
+        for same in (False, True):
+            request = {"graph": posted(places, same, level == "register"), "seeds": [11], "inputs": 2, "schedules": 2,
+                       "force": True, "allow": [kind], "deny": sorted(kinds - {kind}), "modules": True}
+            a = planner.ask(request | ({"levels": level} if level else {}))
+            plan = a.get("plan", {})
+            told = [re.findall(r"^\.(\w+) [^\n]*tab\[40000\]", m.get("ptx", ""), re.M)
+                    for m in plan.get("modules", {}).values()]
+            right = a.get("equal") == "" and (["const"] if same else ["global"] * 2) in told
+            print("%-16s %-8s %-6s %s" % (kind, level or "", "const" if same else "global",
+                                          "" if right else "WRONG: %s %s" % (told, str(plan.get("rewrites"))[:600])))
             wrong += not right
     return 1 if planner.close() or wrong else 0
 

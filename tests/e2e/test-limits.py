@@ -159,12 +159,14 @@ class Limits(FolderCase):
         text = module(entry("k", use), PLAIN, before=".const .align 4 .b8 tab[65536];")
         self.assertEqual(self.fused(pair(text))["verdict"], "kept")
         self.assertEqual(self.fused(pair(text, second="k"))["verdict"], "kept")  # one table of one module
-        g = pair(text)  # the same table in another module is another one
-        g["modules"]["n"] = {"ptx": module(entry("other", use), before=".const .align 4 .b8 tab[65536];")}
-        g["launches"][1] |= {"module": "n", "entry": "other"}
-        x = self.fused(g)
-        self.assertEqual((x["verdict"], x["reason"].split(" take ")[0]),
-                         ("refused", "constant-space: the kernels' tables"))
+        generic = use + "mov.u64 %rd6, tab; cvta.const.u64 %rd6, %rd6; ld.f32 %f2, [%rd6]; add.rn.f32 %f1, %f1, %f2;"
+        for access, verdict in ((use, "kept"), (generic, "refused")):  # in global memory, if the address stays in loads
+            g = pair(module(entry("k", access), PLAIN, before=".const .align 4 .b8 tab[65536];"))
+            g["modules"]["n"] = {"ptx": module(entry("other", access), before=".const .align 4 .b8 tab[65536];")}
+            g["launches"][1] |= {"module": "n", "entry": "other"}
+            x = self.fused(g)
+            self.assertEqual((x["verdict"], x["reason"].startswith("constant-space: the kernels' tables")),
+                             (verdict, verdict == "refused"))
         self.refused(pair(text.replace("[65536]", "[65540]")), "ptxas")
 
     def test_lists_of_blocks(self):

@@ -52,14 +52,23 @@ KERNELS = HEAD + '.file 1 "k.cu"\n' + "".join(ENTRY % e for e in (
     ("down", """    ld.global.u32 %r7, [%rd4]; mov.u32 %r8, 0;
 AGAIN: add.u32 %r8, %r8, 1; xor.b32 %r9, %r8, %r7; setp.lt.u32 %p1, %r8, 300; @%p1 bra AGAIN;
     sub.u32 %r7, %r7, 65536; st.global.u32 [%rd5], %r7;"""),
+    # of 48 threads: in the last warp each adds what the one behind it has, with no barrier between
+    ("folds", """    ld.global.u32 %r7, [%rd4]; st.shared.u32 [%r5], %r7; bar.sync 0;
+    setp.lt.u32 %p1, %r1, 32; @%p1 bra MET; setp.eq.u32 %p1, %r1, 47; @%p1 bra MET;
+    ld.volatile.shared.u32 %r8, [%r5+4]; add.u32 %r7, %r7, %r8; st.volatile.shared.u32 [%r5], %r7;
+MET: bar.sync 0; ld.shared.u32 %r7, [%r5]; st.global.u32 [%rd5], %r7;"""),
+    # 64 threads that read 48, the other way round
+    ("back", """    min.u32 %r7, %r1, 47; mad.lo.u32 %r7, %r2, 64, %r7; mul.wide.u32 %rd6, %r7, 4; add.u64 %rd6, %rd1, %rd6;
+    ld.global.u32 %r7, [%rd6]; st.shared.u32 [%r5], %r7; bar.sync 0; ld.shared.u32 %r8, [%r6];
+    st.global.u32 [%rd5], %r8;"""),
     # y = x[y], and a race
     ("pick", """    ld.global.u32 %r7, [%rd5]; mul.wide.u32 %rd6, %r7, 4; add.u64 %rd6, %rd1, %rd6; ld.global.u32 %r7, [%rd6];
     st.shared.u32 [%r5], %r7; ld.shared.u32 %r7, [%r6]; st.global.u32 [%rd5], %r7;""")))
 
 
-def launch(name, entry, *args, grid=N // 64, **more):
+def launch(name, entry, *args, grid=N // 64, block=64, **more):
     return {"name": name, "module": "s" if entry == "scale" else "k", "entry": entry, "grid": [grid, 1, 1],
-            "block": [64, 1, 1],
+            "block": [block, 1, 1],
             "args": [{"buffer": a} for a in args] + ([{"f32": 2.0}] if entry == "scale" else []), **more}
 
 
@@ -221,6 +230,19 @@ class Warnings(WaysCase):
         x = {"bytes": 4 * N, "role": "input"}
         self.assertEqual(self.ask("optimize", graph(launch("a", "scale", "x", "h"), launch("b", "scale", "h", "y"),
                                                     x=x))[0]["warnings"], [])
+
+    def test_lockstep(self):
+        """Lanes that work together, in a block that is larger now; not in one that stays as it was."""
+        g = graph(launch("a", "folds", "x", "h", block=48), launch("b", "back", "h", "y"))
+        d, lines = self.ask("optimize", g)
+        self.assertEqual([len(d["launches"]), d["verified"]["bitwise"]], [1, True])
+        self.assertEqual([(w["code"], w["pointer"], w["launch"]) for w in d["warnings"]],
+                         [("lockstep", "/launches/0", "a")])
+        self.assertEqual(len(lines), 1)
+        self.assertEqual(self.ask("optimize", g)[0]["warnings"], d["warnings"])  # from the cache
+        self.assertEqual(self.ask("analyze", g)[0]["warnings"], [])
+        d = self.ask("optimize", g, "--deny", "block-fusion,recompute", cache="other.db")[0]
+        self.assertEqual((len(d["launches"]), d["warnings"]), (2, []))
 
     def test_written_input(self):
         g = graph(launch("a", "scale", "x", "x"), launch("b", "scale", "x", "y"))

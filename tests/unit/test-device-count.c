@@ -285,11 +285,43 @@ static void hostile(void **state)
     free(cubin);
 }
 
+/* A large table in global memory is in code that is run, and not in code that is only looked at, which is the same. */
+static void large_table(void **state)
+{
+    size_t len[2], run;
+    char *kernel[2];
+    for (int with = 0; with < 2; with++) {
+        struct dt_str s = {0};
+        struct dt_err e = {0};
+        void *cubin;
+        dt_str_add(&s, HEAD ".global .align 8 .u64 t[50000]");
+        for (int k = 0; with && k < 50000; k++)
+            dt_str_addf(&s, "%s%d", k ? ", " : " = {", 1000 + k % 7);
+        dt_str_add(&s, with ? "};\n" : ";\n");
+        dt_str_add(&s, &ENTRY[sizeof HEAD - 1]);
+        dt_str_add(&s, "mov.u64 %rd5, t;\ncvta.global.u64 %rd5, %rd5;\nmul.wide.u32 %rd6, %r9, 8;\n"
+                       "add.s64 %rd5, %rd5, %rd6;\nld.u32 %r5, [%rd5];\ncvt.rn.f32.u32 %f2, %r5;\n"
+                       "add.rn.f32 %f1, %f1, %f2;\n" LEAVE);
+        if (dev_assemble(s.s, s.len, "sm_80", &cubin, &run, &e) < 0)
+            fail_msg("%s", e.detail);
+        assert_true((run > 400000) == (with == 1)); /* what runs has its numbers */
+        free(cubin);
+        if (dev_assemble_lines(s.s, s.len, "sm_80", &cubin, &len[with], &e) < 0)
+            fail_msg("%s", e.detail);
+        kernel[with] = cubin;
+        dt_str_done(&s);
+    }
+    assert_true(len[0] < 100000 && len[1] < 100000);
+    assert_true(dev_same_code(kernel[0], len[0], kernel[1], len[1]));
+    free(kernel[0]);
+    free(kernel[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pipes), cmocka_unit_test(division), cmocka_unit_test(divergence),
-        cmocka_unit_test(table), cmocka_unit_test(rest),     cmocka_unit_test(hostile),
+        cmocka_unit_test(pipes), cmocka_unit_test(division), cmocka_unit_test(divergence),  cmocka_unit_test(table),
+        cmocka_unit_test(rest),  cmocka_unit_test(hostile),  cmocka_unit_test(large_table),
     };
     if (!dev_nvjitlink_version()) {
         printf("skipped: no nvJitLink\n");

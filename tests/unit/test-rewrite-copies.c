@@ -93,6 +93,11 @@ static const struct {
     {"n x0 p0, c p0 q0, n q0 p0, n p0 y0", "x0p0p0q0q0p0p0y0", "writes"},              /* by its reader: in place now */
     {"n x0 p0, c p0 q0, o q0 y0", "x0p0p0q0q0y0", "reads more"},
     {"n x0 p0, c p0 q0, i x0 q0, n q0 y0", "x0p0p0q0x0q0q0y0", "reads more"},
+    /* copies of copies, a step among them; the source is written before the last one's reader; in place */
+    {"c x0 p0, c p0 q0, n q0 y0", "x0p0x0q0x0y0", ""},
+    {"c x2 p0, = p0 q0, v q0 p4, n p4 y0, n q0 z0", "x2p0q0x2x2p4x2y0x2z0", ""},
+    {"c x0 p0, c p0 q0, c z0 x0, n q0 y0", "x0p0x0q0z0x0q0y0", "writes"},
+    {"n x0 p0, c p0 q0, c q0 p4, n p4 y0", "x0p0p0q0p0p4p4y0", ""},
 };
 
 static void test_find(void **state)
@@ -197,12 +202,31 @@ static void test_plan(void **state)
     unmake(&m);
 }
 
+/* A row of copies goes as a whole. */
+static void test_row(void **state)
+{
+    static const char *const deny[] = {"block-fusion",    "recompute", "split",
+                                       "parallel-fusion", "prefetch",  "programmatic-launch"};
+    struct made m;
+    struct rw_options o = {.inputs = 2, .schedules = 2, .deny = deny, .ndeny = 6};
+    struct dt_err e = {0};
+    json_t *plan;
+    make("c x0 p0, = p0 q0, v q0 p4, n p4 y0", &m);
+    must(rw_plan(dev, m.p, m.a, &o, "sha256:none", &plan, &e), &e);
+    assert_int_equal(json_array_size(json_object_get(plan, "launches")), 1);
+    assert_true(json_is_true(json_object_get(json_object_get(plan, "verified"), "bitwise")));
+    again(&m, &o, plan);
+    json_decref(plan);
+    unmake(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_find),
         cmocka_unit_test(test_same),
         cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_row),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -2,6 +2,7 @@
  * pair as it was before must pass. */
 #include "rewrite-fixture.h"
 
+#include "rewrite/emit/emit-priv.h"
 #include "rewrite/emit/flow.h"
 #include "rewrite/kinds/kinds-priv.h"
 
@@ -551,16 +552,46 @@ static void test_async(void **state)
                  "cp.async.wait_all;\n"));
 }
 
+/* Tables of two modules, 40,000 bytes each: the same bytes are one; else they go to global memory, if what is made of
+ * their addresses is only added to and loaded from. */
+#define TAB(byte, e, body) HEAD ".const .align 4 .b8 tab[40000] = {" byte "};\n" ENTRY(e, body)
+#define READS "ld.const.u32 %r5, [tab+4];\n"
 static void test_constant_space(void **state)
 {
-    struct fix f;
-    fix_open(&f, &plain);
-    fix_cand(&f);
-    struct ptx_var big = {.space = PTX_CONST, .bytes = 70000, .align = 4}, *tables[] = {&big};
-    f.c.facts.body[0].const_var = tables;
-    f.c.facts.body[0].nconst = 1;
-    refused(&f, "constant-space");
-    fix_close(&f);
+    static const struct {
+        const char *p, *c;
+        uint64_t bytes; /* of constant memory; more than there is: refused */
+    } cases[] = {
+        {TAB("7", "p", READS), TAB("7", "c", READS), 40000},
+        {TAB("7", "p", READS), TAB("8", "c", READS), 0},
+        {TAB("7", "p", READS), HEAD PLAIN("c"), 40000},
+        {TAB("7", "p", "mov.u64 %rd5, tab;\nadd.s64 %rd5, %rd5, 4;\nld.const.u32 %r5, [%rd5];\n"), TAB("8", "c", READS),
+         0},
+        /* its address leaves, becomes one of another kind, is compared; an address from elsewhere */
+        {TAB("7", "p", "mov.u64 %rd5, tab;\nst.global.u64 [%rd2], %rd5;\n"), TAB("7", "c", READS), 40000},
+        {TAB("7", "p", "mov.u64 %rd5, tab;\nst.global.u64 [%rd2], %rd5;\n"), TAB("8", "c", READS), 40000},
+        {TAB("7", "p", "mov.u64 %rd5, tab;\nst.global.u64 [%rd2], %rd5;\n"),
+         TAB("8", "c", "mov.u64 %rd5, tab;\ncvta.const.u64 %rd5, %rd5;\n"), 80000},
+        {TAB("7", "p", "mov.u64 %rd5, tab;\nsetp.eq.u64 %p1, %rd5, %rd1;\n"),
+         TAB("8", "c", READS "ld.const.u32 %r5, [%rd1];\n"), 80000},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct fix f;
+        struct fix_spec s = plain;
+        struct dt_str why = {0};
+        bool far[RW_BODIES];
+        s.ptx = cases[k].p;
+        s.ptx2 = cases[k].c;
+        fix_open(&f, &s);
+        fix_cand(&f);
+        uint64_t bytes = rw_far_tables(&f.c, far);
+        if (bytes != cases[k].bytes || rw_legal_constant_space(&f.c, &why) != (bytes <= RW_CONST_SPACE))
+            fail_msg("case %zu: %llu bytes, %s", k, (unsigned long long)bytes, dt_plain(why.s));
+        if (bytes > RW_CONST_SPACE)
+            refused(&f, "constant-space");
+        dt_str_done(&why);
+        fix_close(&f);
+    }
 }
 
 static void test_shared_space(void **state)
@@ -879,18 +910,12 @@ static void test_racy(void **state)
 
 static void test_all_covered(void **state)
 {
-    static const char *const covered[] = {"plain_launches",   "clusters",
-                                          "opaque",           "order",
-                                          "block_map",        "self_conflict",
-                                          "ordered_access",   "side_effects",
-                                          "float_atomics",    "machine_registers",
-                                          "functions",        "module_variables",
-                                          "parameters",       "targets",
-                                          "uniform_barriers", "uniform_collectives",
-                                          "barrier_numbers",  "thread_counts",
-                                          "surplus_lanes",    "surplus_paths",
-                                          "active_mask",      "async",
-                                          "constant_space",   "shared_space"};
+    static const char *const covered[] = {
+        "plain_launches",      "clusters",         "opaque",        "order",          "block_map",
+        "self_conflict",       "ordered_access",   "side_effects",  "float_atomics",  "machine_registers",
+        "functions",           "module_variables", "parameters",    "targets",        "uniform_barriers",
+        "uniform_collectives", "barrier_numbers",  "thread_counts", "surplus_lanes",  "posted_lanes",
+        "surplus_paths",       "active_mask",      "async",         "constant_space", "shared_space"};
     assert_int_equal(rw_nlegal, sizeof covered / sizeof covered[0]);
     for (unsigned k = 0; k < rw_nlegal; k++)
         assert_string_equal(rw_legal[k].name, covered[k]);

@@ -6,6 +6,7 @@
 
 #include "rewrite/emit/part.h"
 #include "rewrite/kinds/kinds-priv.h"
+#include "rewrite/kinds/parts.h"
 
 #include "base/subject.h"
 
@@ -162,8 +163,10 @@ static void test_tails(void **state)
         {152, 1, true},          {152, 2, true},
         {132, 1, false},         {131, 1, false},
         {264, 1, false},         {396, 2, true},            /* whole rounds, and a wave and a half */
-        {132 + 110, 1, false},                              /* nearly full */
-        {152, 8, false},                                    /* less than a wave of small blocks */
+        {132 + 110, 1, true},    {132 + 131, 1, false},     /* nearly full; not so in halves, and so there, too */
+        {152, 8, true},                                     /* less than a wave of small blocks: 20 SMs have two */
+        {80, 1, true},           {33, 2, false},            /* 160 halves; 132 quarters: no tail of either */
+        {44, 1, true},           {8, 1, false},             /* 176 quarters; too few */
         {132 * 8 + 20, 8, true}, {132 * 12 + 20, 1, false}, /* a tail of little */
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -198,16 +201,15 @@ static void test_residency(void **state)
     prog.step = two;
     struct rw_state now = {.graph = f.g, .prog = &f.prog, .ana = &f.ana},
                     next = {.graph = f.g, .prog = &prog, .ana = &f.ana, .from = from};
-    struct rw_edit x = {.now = &now, .launch = launch, .nlaunch = 1};
-    f.prog.step[0].blocks_per_sm = two[0].blocks_per_sm = 2;
-    f.prog.step[0].wave = 264;
-    f.prog.step[0].blocks = 284;
+    struct rw_parts m = {.all.resident = 2}; /* whole blocks that an SM is to hold */
+    struct rw_edit x = {.now = &now, .launch = launch, .nlaunch = 1, .mine = &m};
+    two[0].blocks_per_sm = 2;
     two[1].blocks_per_sm = 1; /* one that was there */
     assert_true(rw_tails.made_well(&x, &next, &why));
     two[0].blocks_per_sm = 1;
     assert_false(rw_tails.made_well(&x, &next, &why));
     assert_string_equal(dt_plain(why.s), "residency: an SM holds 1 blocks of 'p', and had 2 whole ones");
-    f.prog.step[0].blocks = 152; /* one whole block for each SM */
+    m.all.resident = 1;
     assert_true(rw_tails.made_well(&x, &next, &why));
     dt_str_done(&why);
     fix_close(&f);

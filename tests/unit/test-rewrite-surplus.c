@@ -66,6 +66,11 @@ static const struct {
      "[%rd4];\n" MEET,
      "S", NULL}, /* what it may read is known, for what it is made of is */
     {"prefetch.global.L2 [%rd1];\n" LOAD MEET, "aS", NULL},
+    /* volatile: whatever stands between */
+    {LOAD PUT MEET "ld.volatile.shared.f32 %f2, [%r9+8];\n", "slS", NULL},
+    {LOAD "st.volatile.shared.f32 [%r10], %f2;\nld.volatile.shared.f32 %f2, [%r9+8];\n" MEET, "slS", NULL},
+    {LOAD PUT MEET "ld.volatile.shared.f32 %f2, [%r9+8];\nsetp.gt.f32 %p1, %f2, 0f00000000;\n@%p1 bra L;\nL:\n", "slS",
+     "bra"},
     /* branches */
     {LOAD MEET "setp.gt.f32 %p1, %f2, 0f00000000;\n@%p1 bra L;\nadd.f32 %f2, %f2, %f2;\nL:\n", "S", NULL},
     {LOAD PUT MEET GET "setp.gt.f32 %p1, %f2, 0f00000000;\n@%p1 bra L;\nadd.f32 %f2, %f2, %f2;\nL:\n", "sS", NULL},
@@ -154,8 +159,8 @@ static void test_cannot(void **state)
         {LOAD "setp.gt.f32 %p1, %f2, 0f00000000;\nbar.red.popc.u32 %r5, 0, %p1;\n", "reduces over a barrier"},
         {LOAD MEET "bar.sync 1, 32;\n", "counts the threads of a barrier itself"},
         {LOAD MEET "mov.u32 %r5, %laneid;\n", "laneid"},
-        {LOAD MEET "ld.volatile.shared.f32 %f2, [%r9];\n", "has volatile accesses"},
-        {LOAD MEET "st.volatile.shared.f32 [%r9], %f2;\n", "has volatile accesses"},
+        {LOAD MEET "ld.relaxed.cta.shared.f32 %f2, [%r9];\n", "has ordered accesses"},
+        {LOAD MEET "st.release.cta.shared.f32 [%r9], %f2;\n", "has ordered accesses"},
         {LOAD MEET "bar.warp.sync -1;\n", "collectives"},
         {LOAD MEET "cp.async.ca.shared.global [%r10], [%rd1], 4;\ncp.async.wait_all;\n", "cannot just leave out"},
     };
@@ -246,11 +251,38 @@ static void test_text(void **state)
     fix_close(&f);
 }
 
+/* Behind the barriers of a body whose lanes work together, and between its blocks, whole warps meet; no others do. */
+static void test_together(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body;
+        unsigned met;
+    } two[] = {{LOAD PUT MEET "ld.volatile.shared.f32 %f2, [%r10];\n" MEET, 2}, {LOAD PUT MEET GET MEET, 0}};
+    unsigned met[2];
+    for (size_t k = 0; k < 2; k++) {
+        struct fix f;
+        struct dt_err e = {0};
+        struct dt_str why = {0};
+        char text[8192];
+        open_pair(&f, two[k].body, text, sizeof text);
+        int r = rw_fuse(&f.c, RW_LEVEL_SHARED, &why, &e);
+        if (r)
+            fail_msg("%s", r < 0 ? e.detail : why.s);
+        const char *t = f.c.made.ptx.s;
+        assert_int_equal(count(t, "barrier.sync 0, 64;\n\tbar.warp.sync -1;"), two[k].met);
+        met[k] = count(t, "bar.warp.sync -1;");
+        dt_str_done(&why);
+        fix_close(&f);
+    }
+    assert_true(met[0] > two[0].met && met[1] == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_left_out), cmocka_unit_test(test_in_place), cmocka_unit_test(test_cannot),
-        cmocka_unit_test(test_nobody),   cmocka_unit_test(test_text),
+        cmocka_unit_test(test_nobody),   cmocka_unit_test(test_text),     cmocka_unit_test(test_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
