@@ -140,16 +140,18 @@ def matmul(name, batch, m, n, k, threads, registers, depth, across=False, bounds
 
 def convolution(name, cin, cout, side, window):
     """out[o][r][c] = sum over i, a, b of x[i][r + a][c + b] * w[o][i][a][b], zeros around the image. A block has 32
-    channels of one line; its threads, a half of the line, 8 times: 4 channels and 2 places each. Channels of the input
-    come in by 8; what lies outside of the image is told by a guard on the index, as an inlined padding is."""
-    half, depth, edge = side // 2, 8, window // 2
-    line, taps, threads = side + 2 * edge, window * window, side // 2 * 8
-    if side % 2 or cin % depth or cout % 32:
+    channels of one line; its threads, a half of the line, 8 times: 4 channels and 2 places each; of a line that has no
+    half, all of it: 4 channels and one place. Channels of the input come in by 8; what lies outside of the image is
+    told by a guard on the index, as an inlined padding is."""
+    places = 1 if side % 2 else 2
+    half, depth, edge = side // places, 8, window // 2
+    line, taps, threads = side + 2 * edge, window * window, half * 8
+    if cin % depth or cout % 32:
         raise ValueError(name)
     flat0 = f"((((int)threadIdx.y) * {half}) + ((int)threadIdx.x))"
-    body = (f"  float compute[8];\n  __shared__ float pad_temp_shared[{depth * window * line}];\n"
+    body = (f"  float compute[{4 * places}];\n  __shared__ float pad_temp_shared[{depth * window * line}];\n"
             f"  __shared__ float kernel_shared[{32 * depth * taps}];\n"
-            "  for (int ff_init = 0; ff_init < 8; ++ff_init) {\n    compute[ff_init] = 0.000000e+00f;\n  }\n"
+            f"  for (int ff_init = 0; ff_init < {4 * places}; ++ff_init) {{\n    compute[ff_init] = 0.000000e+00f;\n  }}\n"
             f"  for (int rc_outer = 0; rc_outer < {cin // depth}; ++rc_outer) {{\n    __syncthreads();\n")
     for at in range(0, depth * window * line, threads):
         flat = f"({flat0} + {at})" if at else flat0
@@ -172,16 +174,16 @@ def convolution(name, cin, cout, side, window):
         body += f"    {guard}{{\n      {move}\n    }}\n"
     body += f"    __syncthreads();\n    for (int rc_inner = 0; rc_inner < {depth}; ++rc_inner) {{\n"
     for tap in range(taps):
-        for at in range(8):
+        for at in range(4 * places):
             place = (f"((((rc_inner * {window * line}) + {tap // window * line}) + ((int)threadIdx.x)) + "
-                     f"{tap % window + at % 2 * half})")
-            weight = f"((((((int)threadIdx.y) * 4) + {at // 2}) * {depth * taps}) + ((rc_inner * {taps}) + {tap}))"
+                     f"{tap % window + at % places * half})")
+            weight = f"((((((int)threadIdx.y) * 4) + {at // places}) * {depth * taps}) + ((rc_inner * {taps}) + {tap}))"
             body += (f"      compute[({at})] = (compute[({at})] + "
                      f"(pad_temp_shared[{place}] * kernel_shared[{weight}]));\n")
     body += "    }\n  }\n"
-    for at in range(8):
-        channel = f"((((int)blockIdx.z) * 32) + ((((int)threadIdx.y) * 4) + {at // 2}))"
+    for at in range(4 * places):
+        channel = f"((((int)blockIdx.z) * 32) + ((((int)threadIdx.y) * 4) + {at // places}))"
         body += (f"  T_out[((({channel} * {side * side}) + (((int)blockIdx.y) * {side})) + "
-                 f"(((int)threadIdx.x) + {at % 2 * half}))] = compute[({at})];\n")
+                 f"(((int)threadIdx.x) + {at % places * half}))] = compute[({at})];\n")
     params = [("float", "T_out"), ("float", "x"), ("float", "w")]
     return entry(name, params, body, (1, side, cout // 32), (half, 8, 1))
