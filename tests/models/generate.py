@@ -24,7 +24,7 @@ class Options(argparse.Namespace):
 
     def title(self, name):
         """The model's name: what differs from the sizes that it has if nothing is said."""
-        return "-".join([name, *(["large"] if self.large else []), *(["wide"] if self.wide else []), str(self.tokens)])
+        return "-".join([name, *(["large"] if self.large else []), *([self.tiles] if self.tiles != "small" else []), str(self.tokens)])
 
 
 def main():
@@ -34,7 +34,8 @@ def main():
     p.add_argument("--small", action="store_true", help="a fraction of the sizes: for tests")
     p.add_argument("--tokens", type=int, default=128, help="of transformers (default 128)")
     p.add_argument("--large", action="store_true", help="1024 hidden and 16 heads instead of 768 and 12")
-    p.add_argument("--wide", action="store_true", help="products in register tiles of 128 x 128")
+    p.add_argument("--tiles", choices=("small", "scalar", "vector"), default="small",
+                   help="of products: small ones (default), or register tiles of 128 x 128")
     p.add_argument("--stage", type=int, choices=(1, 2, 3, 4), default=1, help="of resnet (default 1)")
     p.add_argument("-o", dest="out", required=True, metavar="DIR")
     o = p.parse_args(namespace=Options())

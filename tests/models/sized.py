@@ -14,14 +14,14 @@ SIGMOID = """__device__ __noinline__ float silu(float x) {
 
 def ffn(o):
     """BERT's: up, bias and GELU, down, bias and residual. 5 launches, in register tiles 4."""
-    m = Transformer(o.title("ffn"), o.small, o.tokens, o.heads, o.wide)
+    m = Transformer(o.title("ffn"), o.small, o.tokens, o.heads, o.tiles)
     m.feed_forward(m.x, m.x, 0, 111, GELU, m.out)
     return m
 
 
 def attention(o):
     """BERT's: Q, K, V, scores, softmax, context, the product behind it, bias and residual. 17 launches."""
-    m = Transformer(o.title("attention"), o.small, o.tokens, o.heads, o.wide)
+    m = Transformer(o.title("attention"), o.small, o.tokens, o.heads, o.tiles)
     mask = m.buffer("mask", "input", m.tokens, "i8", span=(0, 8), seed=2)
     m.bert_attention(0, m.x, mask, m.out)
     return m
@@ -40,7 +40,7 @@ class Experts(Model):
         total = 2 * o.tokens
         self.rows = [total * s // sum(share) for s in share]
         self.rows[0] += total - sum(self.rows)
-        self.wide, self.tokens = o.wide, o.tokens
+        self.tiles, self.tokens = o.tiles, o.tokens
         self.x = [self.buffer(f"x{e}", "input", n * self.hidden, span=(-1, 1), seed=1 + e)
                   for e, n in enumerate(self.rows) if n]
         self.rows = [n for n in self.rows if n]
@@ -54,13 +54,13 @@ class Experts(Model):
     def dense(self, x, weight, rows, n, k, seed):
         w = self.buffer(weight, "weight", n * k, span=(-0.05, 0.05), seed=seed)
         name = f"fused_nn_dense_{rows}_{n}_{k}_kernel0"
-        if self.wide and rows > 16:
-            shape = ((16, 16), (8, 8), 8, True, True)
-        elif self.wide:  # few rows: 128 columns of them
-            shape = ((32, 4), (4, 4), 16, True, True)
+        if self.tiles == "small":
+            kernel = emit.matmul(name, 1, rows, n, k, (16, 8), (4, 1), 16, across=True)
+        elif self.tiles == "scalar":
+            kernel = emit.matmul(name, 1, rows, n, k, (16, 16), (8, 8), 8, across=True, bounds=True)
         else:
-            shape = ((16, 8), (4, 1), 16, True)
-        return self.launch(emit.matmul(name, 1, rows, n, k, *shape), [Tensor(rows * n)], [x, w])
+            kernel = emit.matmul_vectors(name, 1, rows, n, k, (8, 8), 8)
+        return self.launch(kernel, [Tensor(rows * n)], [x, w])
 
     def expert(self, e, rows, out):
         base = 100 * (e + 1)

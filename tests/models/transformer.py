@@ -28,13 +28,14 @@ def floats(*names):
 
 
 class Transformer(Model):
-    """`wide`: products in tiles of 128 x 128 (dense) or 128 x 64, by blocks of (16, 16) threads that keep 8 x 8 or 8 x
-    4 sums each; bias and activation as one launch."""
+    """`tiles`: of products. `small`: of 48 to 200 threads, 4 to 8 rows and columns a thread. `scalar` and `vector`:
+    register tiles of 128 x 128 (dense) or 128 x 64, by blocks of (16, 16) threads that keep 8 x 8 or 8 x 4 sums each and
+    move single elements or four; then bias and activation are one launch."""
 
-    def __init__(self, name, small, tokens=128, heads=12, wide=False):
+    def __init__(self, name, small, tokens=128, heads=12, tiles="small"):
         super().__init__(name)
         self.tokens, self.heads, self.head = (32, 3, 64) if small else (tokens, heads, 64)
-        self.wide = wide
+        self.tiles = tiles
         self.hidden = self.heads * self.head
         self.ffn, self.flat, self.squares = 4 * self.hidden, self.tokens * self.hidden, self.heads * self.tokens ** 2
         self.x = self.buffer("x", "input", self.flat, span=(-1, 1), seed=1)
@@ -48,12 +49,17 @@ class Transformer(Model):
         return self.launch(emit.elementwise(name, count, [("float", "T_out"), *params], value),
                            [out or Tensor(count)], ins)
 
+    def wide(self, name, batch, m, n, k, columns):
+        if self.tiles == "vector":
+            return emit.matmul_vectors(name, batch, m, n, k, (8, columns), 8)
+        return emit.matmul(name, batch, m, n, k, (16, 16), (8, columns), 8, across=True, bounds=True)
+
     def dense(self, x, weight, n, k, seed):
         """[tokens][k] -> [tokens][n]: blocks of 48 threads, or of 200, whose tiles do not divide the columns."""
         name, out = f"fused_nn_dense_{n}_{k}_kernel0", Tensor(self.tokens * n)
         w = self.buffer(weight, "weight", n * k, span=(-0.05, 0.05), seed=seed)
-        if self.wide:
-            kernel = emit.matmul(name, 1, self.tokens, n, k, (16, 16), (8, 8), 8, across=True, bounds=True)
+        if self.tiles != "small":
+            kernel = self.wide(name, 1, self.tokens, n, k, 8)
         elif n > self.hidden:
             kernel = emit.matmul(name, 1, self.tokens, n, k, (25, 8), (4, 4), 16, across=True)
         else:
@@ -84,8 +90,8 @@ class Transformer(Model):
 
     def attend(self, q, k, seen, params, ins):
         """Probabilities of attention: scores, -inf for those that are not `seen(i)`, softmax, a copy."""
-        shape = ((16, 16), (8, 8), 8, True, True) if self.wide else ((16, 8), (4, 4), 16)
-        kernel = emit.matmul("fused_nn_batch_matmul_kernel0", self.heads, self.tokens, self.tokens, self.head, *shape)
+        shape = ("fused_nn_batch_matmul_kernel0", self.heads, self.tokens, self.tokens, self.head)
+        kernel = emit.matmul(*shape, (16, 8), (4, 4), 16) if self.tiles == "small" else self.wide(*shape, 8)
         s = self.launch(kernel, [Tensor(self.squares)], [q, k])
         self.function(MASKED)
         s = self.elementwise("fused_reshape_cast_broadcast_where_kernel0", self.squares, [("float", "x"), *params],
@@ -94,11 +100,11 @@ class Transformer(Model):
                            [self.softmax(s)])
 
     def context(self, p, v):
-        """Blocks of 48 threads and 12 rows, which do not divide the tokens, or in `wide` style of 128 rows; then
+        """Blocks of 48 threads and 12 rows, which do not divide the tokens, or in register tiles of 128 rows; then
         [tokens][hidden] again."""
         width, plane = self.heads * self.head, self.tokens * self.head
-        shape = ((16, 16), (8, 4), 8, True, True) if self.wide else ((16, 3), (4, 4), 16)
-        kernel = emit.matmul("fused_nn_batch_matmul_1_kernel0", self.heads, self.tokens, self.head, self.tokens, *shape)
+        shape = ("fused_nn_batch_matmul_1_kernel0", self.heads, self.tokens, self.head, self.tokens)
+        kernel = emit.matmul(*shape, (16, 3), (4, 4), 16) if self.tiles == "small" else self.wide(*shape, 4)
         apart = self.launch(kernel, [Tensor(self.flat)], [p, v])
         kernel = emit.copy("fused_reshape_transpose_copy_reshape_kernel0", self.flat, lambda i: (
             f"((((({i} % {width}) / {self.head}) * {plane}) + (({i} / {width}) * {self.head})) + ({i} % {self.head}))"))
@@ -133,13 +139,13 @@ class Transformer(Model):
 
     def feed_forward(self, x, residual, layer, seed, activation, out=None):
         """Two dense layers; the bias and the `activation` (name, function, its call) between them as a launch each, or
-        as one in `wide` style."""
+        as one."""
         name, function, value = activation
         count = self.tokens * self.ffn
         f = self.dense(x, f"l{layer}_w1", self.ffn, self.hidden, seed)
         bias = self.bias(layer, "c1", self.ffn, seed + 1)
-        self.function(function)
-        if self.wide:
+        self.function(function if self.tiles == "small" else function.replace("__noinline__", "__forceinline__"))
+        if self.tiles != "small":
             f = self.elementwise(f"fused_add_{name}", count, floats("x", "bias"), [f, bias],
                                  lambda i: value(f"(x[{i}] + bias[({i} % {self.ffn})])"))
         else:
@@ -202,7 +208,7 @@ def titled(o, name):
 
 
 def bert(o):
-    model = Transformer(titled(o, "bert"), o.small, o.tokens, o.heads, o.wide)
+    model = Transformer(titled(o, "bert"), o.small, o.tokens, o.heads, o.tiles)
     mask = model.buffer("mask", "input", model.tokens, "i8", span=(0, 8), seed=2)
     x = model.x
     for layer in range(o.layers):
@@ -211,7 +217,7 @@ def bert(o):
 
 
 def gpt2(o):
-    model = Transformer(titled(o, "gpt2"), o.small, o.tokens, o.heads, o.wide)
+    model = Transformer(titled(o, "gpt2"), o.small, o.tokens, o.heads, o.tiles)
     x = model.x
     for layer in range(o.layers):
         x = model.gpt2_layer(layer, x, model.out if layer == o.layers - 1 else None)
