@@ -47,7 +47,7 @@ class Experts(Model):
         outs = []
         for e, n in enumerate(self.rows):
             outs.append(self.buffer(f"out{e}", "output", n * self.hidden))
-        self.function(SIGMOID)
+        self.function(SIGMOID if o.tiles == "small" else SIGMOID.replace("__noinline__", "__forceinline__"))
         for e, n in enumerate(self.rows):
             self.expert(e, n, outs[e])
 
@@ -55,11 +55,11 @@ class Experts(Model):
         w = self.buffer(weight, "weight", n * k, span=(-0.05, 0.05), seed=seed)
         name = f"fused_nn_dense_{rows}_{n}_{k}_kernel0"
         if self.tiles == "small":
-            kernel = emit.matmul(name, 1, rows, n, k, (16, 8), (4, 1), 16, across=True)
+            kernel = emit.matmul(name, 1, rows, n, k, (16, 8), (4 if rows > 16 else 1, 4), 16, across=True)
         elif self.tiles == "scalar":
-            kernel = emit.matmul(name, 1, rows, n, k, (16, 16), (8, 8), 8, across=True, bounds=True)
+            kernel = emit.matmul(name, 1, rows, n, k, (16, 16), (8 if rows > 64 else 4, 8), 8, across=True, bounds=True)
         else:
-            kernel = emit.matmul_vectors(name, 1, rows, n, k, (8, 8), 8)
+            kernel = emit.matmul_vectors(name, 1, rows, n, k, (8 if rows > 64 else 4, 8), 8)
         return self.launch(kernel, [Tensor(rows * n)], [x, w])
 
     def expert(self, e, rows, out):

@@ -63,7 +63,8 @@ class Transformer(Model):
         elif n > self.hidden:
             kernel = emit.matmul(name, 1, self.tokens, n, k, (25, 8), (4, 4), 16, across=True)
         else:
-            kernel = emit.matmul(name, 1, self.tokens, n, k, (12, 4), (8, 4), 12, across=True, bounds=True)
+            threads, depth = ((12, 4), 12) if self.hidden % 12 == 0 else ((16, 4), 16)
+            kernel = emit.matmul(name, 1, self.tokens, n, k, threads, (8, 4), depth, across=True, bounds=True)
         return self.launch(kernel, [out], [x, w])
 
     def by_heads(self, i, width=None, first=0, across=False):
