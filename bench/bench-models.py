@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What the planner gains on whole models as tensor compilers emit them (tests/models), and what it costs to find out:
-one `dovetail optimize --local` with an empty cache for each model and device. --sizes: parts of models at the sizes that
-they have in use, in small tiles and in register tiles of 128 x 128. Writes one file as docs/CONTRACT.md section 7 says.
+one `dovetail optimize --local` with an empty cache for each model and device. --sizes: parts of models at the sizes
+that they have in use, in small tiles and in register tiles of 128 x 128. Writes one file as docs/CONTRACT.md section 7
+says; interrupted, what it has so far.
 
 plans    launches and times before and after by the plan's own method (modeled on the software device, and then named
          so) with their ranges, wall and CPU seconds of the command with all that it started, the memory of its greatest
@@ -17,6 +18,7 @@ import collections
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -56,7 +58,11 @@ def measured(command):
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         start = time.monotonic()
         p = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-        _, status, use = os.wait4(p.pid, 0)
+        try:
+            _, status, use = os.wait4(p.pid, 0)
+        except KeyboardInterrupt:
+            p.kill()
+            raise
         wall = time.monotonic() - start
         p.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
@@ -75,6 +81,10 @@ def verdicts(plan):
     return {verdict: dict(names.most_common()) for verdict, names in found.items()}
 
 
+def some(members, name):
+    return {name: members[name]} if name in members else {}
+
+
 def row(tool, model, graph, spec, options):
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as tmp:
@@ -87,26 +97,12 @@ def row(tool, model, graph, spec, options):
     return {"graph": model, "device": spec, "method": b["method"],
             "baseline_us": a["time_us"], "plan_us": b["time_us"],
             **{k: v for k, v in ranges.items() if v}, "launches": a["launches"], "plan_launches": b["launches"],
-            "bitwise": plan["verified"]["bitwise"], **{k: plan["verified"][k] for k in ("sampled",) if k in plan["verified"]},
-            **{k: plan[k] for k in ("stopped",) if k in plan}, "load": round(load, 2), "planning_s": round(wall, 3), "planning_cpu_s": round(cpu, 3),
+            "bitwise": plan["verified"]["bitwise"], **some(plan["verified"], "sampled"), **some(plan, "stopped"),
+            "load": round(load, 2), "planning_s": round(wall, 3), "planning_cpu_s": round(cpu, 3),
             "peak_bytes": peak, "verdicts": verdicts(plan)}
 
 
-def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("--device", default=os.environ.get("DOVETAIL_DEVICE", DEVICES))
-    p.add_argument("--budget", help="seconds of planning, as dovetail's")
-    p.add_argument("--layers", type=int, help="of each model; default: what tests/models/generate.py takes")
-    p.add_argument("--sizes", action="store_true")
-    p.add_argument("model", nargs="*")
-    o = results.options(p)
-    graphs = {n: SIZES[n].split() for n in o.model or SIZES} if o.sizes else \
-        {m: [m] + (["--layers", str(o.layers)] if o.layers else []) for m in o.model or MODELS}
-    tool = os.path.join(o.build, "client/dovetail")
-    options = ["--budget", o.budget] if o.budget else []
-    plans = []
-    print(f"{'model':26} {'device':10} {'launches':>12} {'a layer':>13} {'baseline us':>12} {'plan us':>10} "
-          f"{'gain':>6} {'range':>13} {'wall':>8} {'CPU':>8} {'peak':>8}  method")
+def measure(o, tool, options, graphs, plans):
     for model, what in graphs.items():
         with tempfile.TemporaryDirectory() as tmp:
             made = subprocess.run([sys.executable, f"{ROOT}/tests/models/generate.py", *what, "-o", tmp],
@@ -125,8 +121,30 @@ def main():
                       f"{r['method']}", flush=True)
                 refused = ", ".join(f"{n} {why}" for why, n in list(r["verdicts"].get("refused", {}).items())[:6])
                 print(f"{'':26} refused most: {refused or '-'}", flush=True)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--device", default=os.environ.get("DOVETAIL_DEVICE", DEVICES))
+    p.add_argument("--budget", help="seconds of planning, as dovetail's")
+    p.add_argument("--layers", type=int, help="of each model; default: what tests/models/generate.py takes")
+    p.add_argument("--sizes", action="store_true")
+    p.add_argument("model", nargs="*")
+    o = results.options(p)
+    graphs = {n: SIZES[n].split() for n in o.model or SIZES} if o.sizes else \
+        {m: [m] + (["--layers", str(o.layers)] if o.layers else []) for m in o.model or MODELS}
+    tool = os.path.join(o.build, "client/dovetail")
+    options = ["--budget", o.budget] if o.budget else []
+    plans = []
+    print(f"{'model':26} {'device':10} {'launches':>12} {'a layer':>13} {'baseline us':>12} {'plan us':>10} "
+          f"{'gain':>6} {'range':>13} {'wall':>8} {'CPU':>8} {'peak':>8}  method")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        measure(o, tool, options, graphs, plans)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
     for spec in o.device.split(","):
-        gains = [r["baseline_us"] / r["plan_us"] for r in plans if r["device"] == spec]
+        gains = [r["baseline_us"] / r["plan_us"] for r in plans if r["device"] == spec] or [1]
         print(f"{spec}: geometric mean of {len(gains)} gains {math.exp(sum(map(math.log, gains)) / len(gains)):.3f}, "
               f"least {min(gains):.3f}", flush=True)
     results.write(o.out, "models", plans=plans)

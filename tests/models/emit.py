@@ -150,15 +150,17 @@ def load_vectors(shared, source, rows, depth, threads, address, limit):
         value = f"({end} ? {value} : make_float4(0.000000e+00f, 0.000000e+00f, 0.000000e+00f, 0.000000e+00f))" \
             if end else value
         move = f"float4 {shared}_{at} = {value};\n" + "".join(
-            f"      {shared}[((({column} + {i}) * {rows}) + {row})] = {shared}_{at}.{c};\n" for i, c in enumerate("xyzw"))
+            f"      {shared}[((({column} + {i}) * {rows}) + {row})] = {shared}_{at}.{c};\n"
+            for i, c in enumerate("xyzw"))
         last = at + threads > rows * depth // 4
-        out += f"    {f'if ({flat} < {rows * depth // 4}) ' if last else ''}{{\n      {move}    }}\n"
+        guard = f"if ({flat} < {rows * depth // 4}) " if last else ""
+        out += f"    {guard}{{\n      {move}    }}\n"
     return out
 
 
 def matmul_vectors(name, batch, m, n, k, registers, depth):
-    """The same product by blocks of (16, 16) threads that move four elements at a time: fragments in rows and columns of
-    four that lie together, the next four as far away as the block has threads."""
+    """The same product by blocks of (16, 16) threads that move four elements at a time: fragments in rows and columns
+    of four that lie together, the next four as far away as the block has threads."""
     (rm, rn), threads = registers, 256
     tm, tn = 16 * rm, 16 * rn
     if k % depth or k % 4 or n % tn or rm % 4 or rn % 4:
@@ -214,7 +216,8 @@ def convolution(name, cin, cout, side, window):
     flat0 = f"((((int)threadIdx.y) * {half}) + ((int)threadIdx.x))"
     body = (f"  float compute[{4 * places}];\n  __shared__ float pad_temp_shared[{depth * window * line}];\n"
             f"  __shared__ float kernel_shared[{32 * depth * taps}];\n"
-            f"  for (int ff_init = 0; ff_init < {4 * places}; ++ff_init) {{\n    compute[ff_init] = 0.000000e+00f;\n  }}\n"
+            f"  for (int ff_init = 0; ff_init < {4 * places}; ++ff_init) {{\n"
+            "    compute[ff_init] = 0.000000e+00f;\n  }\n"
             f"  for (int rc_outer = 0; rc_outer < {cin // depth}; ++rc_outer) {{\n    __syncthreads();\n")
     for at in range(0, depth * window * line, threads):
         flat = f"({flat0} + {at})" if at else flat0

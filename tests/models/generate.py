@@ -24,7 +24,8 @@ class Options(argparse.Namespace):
 
     def title(self, name):
         """The model's name: what differs from the sizes that it has if nothing is said."""
-        return "-".join([name, *(["large"] if self.large else []), *([self.tiles] if self.tiles != "small" else []), str(self.tokens)])
+        parts = [name, self.large and "large", self.tiles != "small" and self.tiles, str(self.tokens)]
+        return "-".join(p for p in parts if p or p == "")
 
 
 def main():

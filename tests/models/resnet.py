@@ -16,7 +16,8 @@ class Resnet(Model):
         half = 2 ** (stage - 1)
         self.narrow, self.side = (32, 28) if small else (64 * half, 56 // half)
         self.wide, self.pixels, self.first = 4 * self.narrow, self.side ** 2, stage == 1
-        self.x = self.buffer("x", "input", (self.narrow if self.first else self.wide) * self.pixels, span=(0, 1), seed=1)
+        channels = self.narrow if self.first else self.wide
+        self.x = self.buffer("x", "input", channels * self.pixels, span=(0, 1), seed=1)
         self.out = self.buffer("out", "output", self.wide * self.pixels)
 
     def convolution(self, x, name, cin, cout, window, seed):

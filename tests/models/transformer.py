@@ -29,8 +29,8 @@ def floats(*names):
 
 class Transformer(Model):
     """`tiles`: of products. `small`: of 48 to 200 threads, 4 to 8 rows and columns a thread. `scalar` and `vector`:
-    register tiles of 128 x 128 (dense) or 128 x 64, by blocks of (16, 16) threads that keep 8 x 8 or 8 x 4 sums each and
-    move single elements or four; then bias and activation are one launch."""
+    register tiles of 128 x 128 (dense) or 128 x 64, by blocks of (16, 16) threads that keep 8 x 8 or 8 x 4 sums each
+    and move single elements or four; then bias and activation are one launch."""
 
     def __init__(self, name, small, tokens=128, heads=12, tiles="small"):
         super().__init__(name)
