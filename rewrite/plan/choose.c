@@ -568,8 +568,8 @@ int rw_try(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *lau
     return r;
 }
 
-int rw_again(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t n,
-             const struct rw_way *way, struct dt_err *e)
+int rw_try_anyway(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t n,
+                  const struct rw_way *way, struct dt_err *e)
 {
     return try_edit(p, w, launch, n, way, e);
 }

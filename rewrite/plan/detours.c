@@ -127,7 +127,7 @@ static int detour_try(struct rw_planner *p, const struct detour *d, struct dt_er
         return 0;
     if (!rw_take_back(p, base + 1, &s))
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    int r = rw_again(p, d->kind, launch, (uint32_t)n, &way, e);
+    int r = rw_try_anyway(p, d->kind, launch, (uint32_t)n, &way, e);
     if (r == 1)
         r = rw_all_rounds(p, e);
     if (r < 0) {
