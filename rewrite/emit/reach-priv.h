@@ -5,6 +5,7 @@
 #include "rewrite/emit/part.h"
 
 #define RW_REACH_PATHS 64
+#define RW_REACH_ROUNDS 4 /* of a loop that are remembered: buffers of a pipeline take turns */
 #define RW_REACH_UNKNOWN UINT32_MAX
 
 struct rw_value {
@@ -15,15 +16,22 @@ struct rw_path {
     uint32_t at;
     struct rw_value *reg; /* by slot */
 };
+struct rw_rounds {        /* a thread's last states at a branch back */
+    struct rw_value *reg; /* RW_REACH_ROUNDS times all slots */
+    unsigned seen;
+};
 struct rw_walk {
     const struct rw_body *b;
     const struct ptx_function *f;
     struct rw_reach *ret;
-    uint32_t *slot; /* by register: + 1; 0: it does not matter */
-    uint32_t nslot;
-    uint8_t *event;   /* by instruction: what it is to the walk */
-    uint32_t *next;   /* by instruction: the first one from here on at which something happens */
-    uint32_t *target; /* by label: its place */
+    uint32_t *slot;           /* by register: + 1; 0: it does not matter */
+    uint32_t nslot, naddress; /* the first ones are what addresses are made of; the others say where the walk goes */
+    uint32_t *back, nback;    /* by instruction: number of the branch back that it is, + 1 */
+    struct rw_rounds *rounds; /* by that number */
+    bool every;               /* all rounds of loops are walked */
+    uint8_t *event;           /* by instruction: what it is to the walk */
+    uint32_t *next;           /* by instruction: the first one from here on at which something happens */
+    uint32_t *target;         /* by label: its place */
     uint32_t tid[3];
     struct rw_path path[RW_REACH_PATHS];
     struct rw_value *room; /* of all paths */

@@ -11,6 +11,10 @@
  *             often as they do
  *   touched   bit for bit, what all threads touch in all rounds together. A place outside its variable, or one that is
  *             not known, counts as anywhere
+ *   rounds    where a path goes back to the head of a loop, and all that addresses are made of is as it was one of the
+ *             last times, what else has changed (a counter that says when the loop ends) is not known any more; where
+ *             nothing has changed, the path ends. So a loop is walked a few times, not as often as it runs. Where that
+ *             makes a place unknown, or the walk too long, all rounds are walked instead
  *   the end   after STEPS steps, or with too many paths, nothing is known, nor of a kernel that calls functions or
  *             branches by a table. Generic accesses count as anywhere
  *
@@ -80,6 +84,28 @@ static void mark_one(struct mark *m, uint32_t reg)
         mark_read(reg, false, m);
 }
 
+/* And what is needed to compute that. */
+static void mark_rest(struct mark *m)
+{
+    const struct ptx_function *f = m->w->f;
+    do {
+        m->more = false;
+        for (uint32_t n = f->ninst; n-- > 0;) {
+            const struct ptx_inst *i = &f->inst[n];
+            m->wanted = false;
+            if (i->op == PTX_OP_LABEL)
+                continue;
+            ptx_inst_regs(i, mark_written, m);
+            if (!m->wanted)
+                continue;
+            if (m->w->event[n] == EV_NONE)
+                m->w->event[n] = EV_COMPUTE;
+            if (m->w->event[n] == EV_COMPUTE)
+                ptx_inst_regs(i, mark_read, m);
+        }
+    } while (m->more);
+}
+
 static void reach_mark(struct rw_walk *w)
 {
     const struct ptx_function *f = w->f;
@@ -90,30 +116,18 @@ static void reach_mark(struct rw_walk *w)
         unsigned flags = ptx_op_info(i->op)->flags;
         if (flags & (PTX_F_BRANCH | PTX_F_TERMINATOR)) {
             w->event[n] = flags & PTX_F_BRANCH ? EV_BRANCH : EV_LEAVE;
-            mark_one(&m, i->pred);
         } else if (touches_shared(i)) {
             w->event[n] = EV_SITE;
-            mark_one(&m, i->pred);
             if (o && o->base_kind == PTX_O_REG)
                 mark_one(&m, o->reg);
         }
     }
-    do {
-        m.more = false;
-        for (uint32_t n = f->ninst; n-- > 0;) {
-            const struct ptx_inst *i = &f->inst[n];
-            m.wanted = false;
-            if (i->op == PTX_OP_LABEL)
-                continue;
-            ptx_inst_regs(i, mark_written, &m);
-            if (!m.wanted)
-                continue;
-            if (w->event[n] == EV_NONE)
-                w->event[n] = EV_COMPUTE;
-            if (w->event[n] == EV_COMPUTE)
-                ptx_inst_regs(i, mark_read, &m);
-        }
-    } while (m.more);
+    mark_rest(&m);
+    w->naddress = w->nslot;
+    for (uint32_t n = 0; n < f->ninst; n++)
+        if (w->event[n] == EV_BRANCH || w->event[n] == EV_LEAVE || w->event[n] == EV_SITE)
+            mark_one(&m, f->inst[n].pred);
+    mark_rest(&m);
     for (uint32_t n = f->ninst, to = f->ninst; n-- > 0;) {
         if (f->inst[n].op == PTX_OP_LABEL)
             w->target[f->inst[n].opnd[0].label] = n;
@@ -223,6 +237,44 @@ static void reach_drop(struct rw_walk *w, unsigned k)
     w->path[w->npath] = gone;
 }
 
+static bool reach_same(const struct rw_value *x, const struct rw_value *y, uint32_t n)
+{
+    for (uint32_t s = 0; s < n; s++)
+        if (x[s].v != y[s].v || x[s].mem != y[s].mem)
+            return false;
+    return true;
+}
+
+/* The path goes back from instruction n. Was all that follows walked before? If only addresses are as they were, what
+ * has changed is forgotten. */
+static bool walked(struct rw_walk *w, struct rw_path *p, uint32_t n)
+{
+    struct rw_rounds *l = &w->rounds[w->back[n] - 1];
+    w->steps += w->nslot / 16;
+    for (unsigned k = 0; k < RW_REACH_ROUNDS && k < l->seen; k++) {
+        const struct rw_value *old = l->reg + (size_t)k * w->nslot;
+        if (!reach_same(old, p->reg, w->naddress))
+            continue;
+        if (reach_same(old + w->naddress, p->reg + w->naddress, w->nslot - w->naddress))
+            return true;
+        for (uint32_t s = w->naddress; s < w->nslot; s++)
+            if (!reach_same(old + s, p->reg + s, 1))
+                p->reg[s] = rw_value_unknown();
+        break;
+    }
+    memcpy(l->reg + (size_t)(l->seen++ % RW_REACH_ROUNDS) * w->nslot, p->reg, w->nslot * sizeof *p->reg);
+    return false;
+}
+
+/* The path goes from n to a place there or before it. */
+static void reach_back(struct rw_walk *w, unsigned k, uint32_t n, uint32_t to)
+{
+    if (!w->every && walked(w, &w->path[k], n))
+        reach_drop(w, k);
+    else
+        reach_go(w, k, to);
+}
+
 static void branch(struct rw_walk *w, unsigned k, const struct ptx_inst *i)
 {
     struct rw_path *p = &w->path[k];
@@ -237,12 +289,17 @@ static void branch(struct rw_walk *w, unsigned k, const struct ptx_inst *i)
         w->steps += w->nslot / 4; /* in the measure of one instruction; the same again when they meet */
         q->at = UINT32_MAX;       /* not anywhere yet */
         unsigned other = w->npath - 1;
-        reach_go(w, other, to);
+        if (to <= n)
+            reach_back(w, other, n, to);
+        else
+            reach_go(w, other, to);
         for (unsigned at = 0; at < w->npath; at++) /* it may have been moved */
             if (w->path[at].at == n) {
                 reach_go(w, at, n + 1);
                 break;
             }
+    } else if (holds && to <= n) {
+        reach_back(w, k, n, to);
     } else {
         reach_go(w, k, holds ? to : n + 1);
     }
@@ -283,6 +340,8 @@ static void walk_thread(struct rw_walk *w)
 {
     w->npath = 1;
     w->steps += w->nslot / 4;
+    for (uint32_t b = 0; b < w->nback; b++)
+        w->rounds[b].seen = 0;
     for (uint32_t s = 0; s < w->nslot; s++)
         w->path[0].reg[s] = rw_value_unknown();
     w->path[0].at = w->next[0];
@@ -323,10 +382,51 @@ static bool reach_strange(const struct rw_walk *w)
     return strange;
 }
 
+/* Room for what was seen at each branch back. */
+static int rounds_room(struct rw_walk *w, struct dt_arena *a, struct dt_err *e)
+{
+    const struct ptx_function *f = w->f;
+    w->back = dt_new_array(a, uint32_t, f->ninst + 1);
+    for (uint32_t n = 0; w->back && n < f->ninst; n++)
+        if (f->inst[n].op == PTX_OP_BRA && f->inst[n].opnd[0].kind == PTX_O_LABEL &&
+            w->target[f->inst[n].opnd[0].label] <= n)
+            w->back[n] = ++w->nback;
+    w->every = (uint64_t)w->nback * w->nslot * RW_REACH_ROUNDS * sizeof(struct rw_value) > BYTES;
+    w->rounds = dt_new_array(a, struct rw_rounds, w->nback + 1);
+    for (uint32_t b = 0; w->rounds && b < w->nback && !w->every; b++)
+        if (!(w->rounds[b].reg = dt_new_array(a, struct rw_value, (size_t)RW_REACH_ROUNDS * w->nslot + 1)))
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    return w->back && w->rounds ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+}
+
+/* All threads. Is the place of every access known? */
+static bool walk_block(struct rw_walk *w)
+{
+    const struct rw_body *b = w->b;
+    bool places = true;
+    w->steps = 0;
+    w->lost = reach_strange(w);
+    for (uint32_t n = 0; n < w->f->ninst; n++) {
+        w->ret->anywhere[n] = false;
+        if (w->ret->touched[n])
+            memset(w->ret->touched[n], 0, w->ret->size / 8 + 1);
+    }
+    for (uint32_t t = 0; t < b->threads && !w->lost && b->shared_bytes; t++) {
+        w->tid[0] = t % b->block[0];
+        w->tid[1] = t / b->block[0] % b->block[1];
+        w->tid[2] = t / b->block[0] / b->block[1];
+        walk_thread(w);
+    }
+    for (uint32_t n = 0; n < w->f->ninst; n++)
+        places &= !w->ret->anywhere[n];
+    return places && !w->lost;
+}
+
 int rw_reach_of(struct dt_arena *a, const struct rw_body *b, struct rw_reach *ret, struct dt_err *e)
 {
     const struct ptx_function *f = b->f;
     struct rw_walk w = {.b = b, .f = f, .ret = ret};
+    struct dt_arena mine = {0};
     uint64_t bytes = 0;
     *ret = (struct rw_reach){.size = b->shared_bytes,
                              .touched = dt_new_array(a, uint8_t *, f->ninst + 1),
@@ -352,18 +452,17 @@ int rw_reach_of(struct dt_arena *a, const struct rw_body *b, struct rw_reach *re
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
     }
     w.room = dt_calloc((size_t)RW_REACH_PATHS * w.nslot + 1, sizeof *w.room);
-    if (!w.room)
-        return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (unsigned k = 0; k < RW_REACH_PATHS; k++)
-        w.path[k].reg = w.room + (size_t)k * w.nslot;
-    w.lost = reach_strange(&w);
-    for (uint32_t t = 0; t < b->threads && !w.lost && b->shared_bytes; t++) {
-        w.tid[0] = t % b->block[0];
-        w.tid[1] = t / b->block[0] % b->block[1];
-        w.tid[2] = t / b->block[0] / b->block[1];
-        walk_thread(&w);
+    int r = w.room ? rounds_room(&w, &mine, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (r == 0) {
+        for (unsigned k = 0; k < RW_REACH_PATHS; k++)
+            w.path[k].reg = w.room + (size_t)k * w.nslot;
+        if (!walk_block(&w) && !w.every) {
+            w.every = true;
+            walk_block(&w);
+        }
+        ret->known = !w.lost;
     }
     free(w.room);
-    ret->known = !w.lost;
-    return 0;
+    dt_arena_done(&mine);
+    return r;
 }

@@ -8,7 +8,8 @@
  *       if the fastest level is faster than the newest state by more than the noise: try more block orders, analyse the
  *       new launches, make it the newest state, and start the round over
  *   until nothing is left, or the budget is spent except for the last verification (budget.c).
- *   Then a second look: is the whole plan faster without one of the kept rewrites (rivals.c)?
+ *   Then a second look: is the whole plan faster without one of the kept rewrites (rivals.c), or with one that gains
+ *   nothing by itself (detours.c)?
  *   At the end the newest state is verified in full against the original. While that fails, the newest state is
  *   dropped; so the state that is returned has always passed.
  *
@@ -371,7 +372,7 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
         if (r == 0) {
             struct dt_err mine = {0};
             faster = best.graph ? rw_better(p, &best, &next, &noise, &mine) : 1;
-            if (faster == 1 && (!best.graph || !rw_measures(p)))
+            if (faster == 1 && (!best.graph || !rw_measures(p)) && !(way && way->detour))
                 faster = rw_faster(p, now, &next, &noise, &mine);
             r = choose_refused(faster < 0 ? faster : 0, "measuring", &mine, NULL, &reason, e);
         }
@@ -445,6 +446,8 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
     if (r == 0 && verdict == RW_KEPT) {
         rw_trial_done(&trial); /* it points into the states, which may be moved */
         best.step = rw_step_json(w, place, launch, nlaunch, p->nname, &best);
+        if (best.step && way && way->detour)
+            json_object_set_new(best.step, "detour", json_true());
         p->nname += names;
         r = rw_state_push(p, &best, at, e);
         r = r < 0 ? r : 1;
@@ -563,6 +566,12 @@ int rw_try(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *lau
         dt_str_add(why, x && x->reason ? x->reason : "it is not kept");
     json_decref(names);
     return r;
+}
+
+int rw_try_anyway(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t n,
+                  const struct rw_way *way, struct dt_err *e)
+{
+    return try_edit(p, w, launch, n, way, e);
 }
 
 /* Show what is being tried: the first and the last launch of the candidate. */
@@ -875,6 +884,8 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
     r = p->recipe ? rw_follow(p, e) : rw_all_rounds(p, e);
     if (r == 0 && !p->recipe)
         r = rw_rivals(p, e);
+    if (r == 0 && !p->recipe)
+        r = rw_detours(p, e);
     if (r < 0 || p->strayed.len)
         return r;
     rw_together(p);

@@ -207,6 +207,7 @@ int rw_entry_record(struct rw_planner *p, const struct rw_rewrite *w, const uint
     free(x->level);
     free(x->reason);
     x->verdict = v;
+    x->states = p->state.n;
     x->before_us = before;
     x->after_us = after;
     x->gain[0] = x->gain[1] = 0;

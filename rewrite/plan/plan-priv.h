@@ -19,6 +19,7 @@ struct rw_entry { /* one row of the plan's `rewrites` */
     double before_us, after_us; /* 0: not timed */
     double gain[2];             /* before over after, at least and at most; 0: not known */
     uint32_t tried;             /* bits by place in the registry: block fusion has two passes */
+    size_t states;              /* how many there were when it was looked at last */
     /* `reason` is bookkeeping: it says what the search did with these launches before, and nothing of what was posted.
      * `fact` is the reason before that, NULL: none, and then the entry is no row of the plan */
     bool book;
@@ -166,11 +167,15 @@ int rw_choose(struct rw_planner *p, struct dt_err *e);
 struct rw_way { /* how a recipe wants a candidate: at one of its kind's levels */
     unsigned level;
     uint32_t size, module; /* rw_edit.size; number of the next module's name */
+    bool detour;           /* it need not be faster: what comes after it will make up for it (detours.c) */
 };
 /* Try a candidate of the newest state like any other, but at one level. 1: it is kept; 0: it is not, `why` says so;
  * negative: error. */
 int rw_try(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t n,
            const struct rw_way *way, struct dt_str *why, struct dt_err *e);
+/* The same of one that was proposed and tried in this state before. */
+int rw_try_anyway(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t n,
+                  const struct rw_way *way, struct dt_err *e);
 bool rw_fatal(int r); /* an error that ends the planning; any other one of a candidate only refuses it */
 /* Is the launch's footprint the same without the launches before it? */
 bool rw_stands_alone(const struct ana_result *a, uint32_t launch);
@@ -229,6 +234,20 @@ void rw_times_done(struct rw_times *t);
 
 /* Take back kept rewrites without which the whole plan is faster. */
 int rw_rivals(struct rw_planner *p, struct dt_err *e);
+/* What a second look takes back; it is put back if that is not faster. */
+struct rw_saved {
+    struct rw_entries entry;
+    struct dt_vec(struct rw_state) state; /* the states from `from` on */
+    size_t from, *at;                     /* `entry` of the states before `from` */
+    unsigned nname;
+};
+/* Take back state `from` and all later ones, if there are any. The entries that stay are those that made the states
+ * before it, and entries of other verdicts that were recorded before its own. False: memory. */
+bool rw_take_back(struct rw_planner *p, size_t from, struct rw_saved *s);
+void rw_put_back(struct rw_planner *p, struct rw_saved *s);
+void rw_saved_done(struct rw_saved *s); /* what it holds is gone for good */
+/* Keep rewrites that gain nothing alone, where what comes after them does (detours.c). */
+int rw_detours(struct rw_planner *p, struct dt_err *e);
 bool rw_banned(const struct rw_planner *p, const char *kind, const json_t *launches);
 
 /* ---- memory (memory.c) ------------------------------------------------------------------------------------------- */

@@ -5,7 +5,8 @@
  * A step is a rewrite that was kept; the steps are in order. It has the rewrite's kind; the level and, since two levels
  * are called `register`, the level's place among those of its kind (`way`); the launches that the rewrite took, as
  * numbers in the list that the steps before have left (numbers, so that no names matter); the blocks of a cluster, if
- * the rewrite made clusters (`size`); and the number in the name of its first module (`module`; 1 for f1). A rewrite is
+ * the rewrite made clusters (`size`); the number in the name of its first module (`module`; 1 for f1); and whether it
+ * gained nothing by itself (`detour`; then the plan as a whole has to be faster than the posted graph). A rewrite is
  * a function of the state, the launches and the level, so everything else follows from these and the graph. Two things
  * depend on times. One is the cluster's size, which the step has. The other is the order of launches that stand side by
  * side, which it does not have: where times are measured, that order may come out differently, and then the plan
@@ -131,6 +132,10 @@ static const char *read_step(const struct rw_planner *p, const json_t *v, uint32
     if (!rw_kind_allowed(p->opt, s->kind))
         return "this rewrite is not allowed here";
     s->way.level = place;
+    const json_t *detour = json_object_get(v, "detour");
+    if (detour && !json_is_boolean(detour))
+        return "it is no step";
+    s->way.detour = json_is_true(detour);
     if (!recipe_number(v, "module", 0, 0, MODULES, &s->way.module))
         return "there are no modules of that number";
     if (!recipe_number(v, "size", 0, 2, RW_CLUSTER_MAX, &s->way.size) || (s->way.size && s->kind != &rw_cluster_fusion))
@@ -140,9 +145,22 @@ static const char *read_step(const struct rw_planner *p, const json_t *v, uint32
                : "its launches are not numbers of launches, ascending";
 }
 
+/* A recipe with detours is as good as its end. */
+static int worth_it(struct rw_planner *p, struct dt_err *e)
+{
+    struct dt_str why = {0};
+    int r = rw_faster(p, &p->state.p[0], &p->state.p[p->state.n - 1], &why, e);
+    if (r == 0)
+        dt_str_addf(&p->strayed, "with its detours the plan is not faster for sure%s%s", why.len ? ": " : "",
+                    why.len ? why.s : "");
+    dt_str_done(&why);
+    return r < 0 ? r : 0;
+}
+
 static int recipe_follow(struct rw_planner *p, const json_t *steps, struct dt_err *e)
 {
     size_t n = json_array_size(steps);
+    bool detours = false;
     for (size_t k = 0; k < n; k++) {
         uint32_t nlaunch = p->state.p[p->state.n - 1].graph->nlaunch;
         struct step s = {.launch = dt_calloc((size_t)nlaunch + 1, sizeof *s.launch)};
@@ -173,8 +191,9 @@ static int recipe_follow(struct rw_planner *p, const json_t *steps, struct dt_er
         dt_str_done(&why);
         if (r <= 0)
             return r;
+        detours |= s.way.detour;
     }
-    return 0;
+    return detours && p->state.n > 1 ? worth_it(p, e) : 0;
 }
 
 int rw_follow(struct rw_planner *p, struct dt_err *e)

@@ -49,19 +49,10 @@ static bool copy_entry(struct rw_entries *to, const struct rw_entry *x)
     return false;
 }
 
-/* What a try takes back; it is put back if the try is not faster. */
-struct saved {
-    struct rw_entries entry;
-    struct dt_vec(struct rw_state) state; /* the states from `from` on */
-    size_t from, *at;                     /* `entry` of the states before `from` */
-    unsigned nname;
-};
-
-/* Take back state `from` and all later ones. The entries that stay are those that made the states before it, and
- * entries of other verdicts that were recorded before its own. */
-static bool take_back(struct rw_planner *p, size_t from, struct saved *s)
+bool rw_take_back(struct rw_planner *p, size_t from, struct rw_saved *s)
 {
-    size_t banned = p->state.p[from].entry, *map = dt_calloc(p->entry.n + 1, sizeof *map);
+    size_t banned = from < p->state.n ? p->state.p[from].entry : p->entry.n,
+           *map = dt_calloc(p->entry.n + 1, sizeof *map);
     struct rw_entries fewer = {0};
     s->from = from;
     s->nname = p->nname;
@@ -95,7 +86,7 @@ static bool take_back(struct rw_planner *p, size_t from, struct saved *s)
     return ok;
 }
 
-static void put_back(struct rw_planner *p, struct saved *s)
+void rw_put_back(struct rw_planner *p, struct rw_saved *s)
 {
     while (p->state.n > s->from)
         rw_state_done(&p->state.p[--p->state.n]);
@@ -110,8 +101,17 @@ static void put_back(struct rw_planner *p, struct saved *s)
     free(s->at);
 }
 
+void rw_saved_done(struct rw_saved *s)
+{
+    for (size_t k = 0; k < s->state.n; k++)
+        rw_state_done(&s->state.p[k]);
+    rw_entries_free(&s->entry);
+    free(s->state.p);
+    free(s->at);
+}
+
 /* The try becomes the plan, and the candidate's entry says why it was dropped. */
-static bool adopt(struct rw_planner *p, struct saved *s)
+static bool adopt(struct rw_planner *p, struct rw_saved *s)
 {
     const struct rw_state *was = &s->state.p[s->state.n - 1], *is = &p->state.p[p->state.n - 1];
     struct rw_entry x = s->entry.p[s->state.p[0].entry];
@@ -125,11 +125,7 @@ static bool adopt(struct rw_planner *p, struct saved *s)
     x.reason = why.s;
     bool ok = !why.failed && copy_entry(&p->entry, &x);
     dt_str_done(&why);
-    for (size_t k = 0; k < s->state.n; k++)
-        rw_state_done(&s->state.p[k]);
-    rw_entries_free(&s->entry);
-    free(s->state.p);
-    free(s->at);
+    rw_saved_done(s);
     return ok;
 }
 
@@ -148,7 +144,7 @@ int rw_rivals(struct rw_planner *p, struct dt_err *e)
     if (p->state.p[0].graph->nlaunch > LAUNCHES || RW_FORCED)
         return 0;
     for (size_t from = p->state.n; from-- > 1 && tries < TRIES && !p->budget_spent;) {
-        struct saved s = {0};
+        struct rw_saved s = {0};
         const struct rw_entry *x = from < p->state.n ? &p->entry.p[p->state.p[from].entry] : NULL;
         if (!x || !strcmp(x->kind, rw_registry[rw_nregistry - 1]->name) || rw_normal_at(p, x->kind) >= 0 ||
             (p->state.p[0].graph->nlaunch > ALL && x->before_us - x->after_us > gap_us(&p->state.p[0])))
@@ -158,7 +154,7 @@ int rw_rivals(struct rw_planner *p, struct dt_err *e)
             json_decref(ban.launches);
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
         }
-        if (!take_back(p, from, &s))
+        if (!rw_take_back(p, from, &s))
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
         tries++;
         int r = rw_all_rounds(p, e);
@@ -172,7 +168,7 @@ int rw_rivals(struct rw_planner *p, struct dt_err *e)
                 return dt_err_set(e, DT_E_NOMEM, "out of memory");
             continue;
         }
-        put_back(p, &s);
+        rw_put_back(p, &s);
         json_decref(p->ban.p[--p->ban.n].launches);
         if (r < 0)
             return r;

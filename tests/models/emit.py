@@ -138,18 +138,86 @@ def matmul(name, batch, m, n, k, threads, registers, depth, across=False, bounds
     return entry(name, params, body, (-(-n // tn), -(-m // tm), batch), (tx, ty, 1), bounds)
 
 
+def load_vectors(shared, source, rows, depth, threads, address, limit):
+    """As load_tile, four elements of a row a thread and statement; they lie down a column of the tile."""
+    out = ""
+    for at in range(0, rows * depth // 4, threads):
+        flat = "((((int)threadIdx.y) * 16) + ((int)threadIdx.x))"
+        if at:
+            flat = f"({flat} + {at})"
+        row, column = f"({flat} / {depth // 4})", f"(({flat} % {depth // 4}) * 4)"
+        value, end = f"((float4*)({source} + {address(row, column)}))[0]", limit(row)
+        value = f"({end} ? {value} : make_float4(0.000000e+00f, 0.000000e+00f, 0.000000e+00f, 0.000000e+00f))" \
+            if end else value
+        move = f"float4 {shared}_{at} = {value};\n" + "".join(
+            f"      {shared}[((({column} + {i}) * {rows}) + {row})] = {shared}_{at}.{c};\n"
+            for i, c in enumerate("xyzw"))
+        last = at + threads > rows * depth // 4
+        guard = f"if ({flat} < {rows * depth // 4}) " if last else ""
+        out += f"    {guard}{{\n      {move}    }}\n"
+    return out
+
+
+def matmul_vectors(name, batch, m, n, k, registers, depth):
+    """The same product by blocks of (16, 16) threads that move four elements at a time: fragments in rows and columns
+    of four that lie together, the next four as far away as the block has threads."""
+    (rm, rn), threads = registers, 256
+    tm, tn = 16 * rm, 16 * rn
+    if k % depth or k % 4 or n % tn or rm % 4 or rn % 4:
+        raise ValueError(name)
+    x, y, bx, by, z = (f"((int){w})" for w in ("threadIdx.x", "threadIdx.y", "blockIdx.x", "blockIdx.y", "blockIdx.z"))
+
+    def address(block, tile, plane):
+        start = f"({z} * {plane}) + " if batch > 1 else ""
+        return lambda row, column: f"((({start}((({block} * {tile}) + {row}) * {k})) + (k_outer * {depth})) + {column})"
+
+    def own(thread, i):
+        return f"(({thread} * 4) + {i // 4 * 64 + i % 4})"
+
+    body = (f"  float compute_local[{rm * rn}];\n  __shared__ __align__(16) float x_shared[{tm * depth}];\n"
+            f"  __shared__ __align__(16) float w_shared[{tn * depth}];\n"
+            f"  float x_shared_local[{rm}];\n  float w_shared_local[{rn}];\n"
+            f"  for (int c_init = 0; c_init < {rm * rn}; ++c_init) {{\n"
+            "    compute_local[c_init] = 0.000000e+00f;\n  }\n"
+            f"  for (int k_outer = 0; k_outer < {k // depth}; ++k_outer) {{\n    __syncthreads();\n")
+    body += load_vectors("x_shared", "x", tm, depth, threads, address(by, tm, m * k),
+                         lambda row: f"((({by} * {tm}) + {row}) < {m})" if m % tm else None)
+    body += load_vectors("w_shared", "w", tn, depth, threads, address(bx, tn, n * k), lambda row: None)
+    body += f"    __syncthreads();\n#pragma unroll\n    for (int k_inner = 0; k_inner < {depth}; ++k_inner) {{\n"
+    for shared, thread, count, tile in (("x", y, rm, tm), ("w", x, rn, tn)):
+        for i in range(0, count, 4):
+            body += (f"      ((float4*)({shared}_shared_local + {i}))[0] = "
+                     f"((float4*)({shared}_shared + ((k_inner * {tile}) + {own(thread, i)})))[0];\n")
+    for at in range(rm * rn):
+        c = f"compute_local[({at})]"
+        body += f"      {c} = ({c} + (x_shared_local[({at // rn})] * w_shared_local[({at % rn})]));\n"
+    body += "    }\n  }\n"
+    for at in range(0, rm * rn, 4):
+        row = f"(({by} * {tm}) + {own(y, at // rn)})"
+        column = f"(({bx} * {tn}) + {own(x, at % rn)})"
+        place = f"(({row} * {n}) + {column})" if batch == 1 else f"((({z} * {m * n}) + ({row} * {n})) + {column})"
+        four = ", ".join(f"compute_local[({at + i})]" for i in range(4))
+        store = f"((float4*)(T_out + {place}))[0] = make_float4({four});"
+        body += f"  if (({row} < {m})) {{\n    {store}\n  }}\n" if m % tm else f"  {store}\n"
+    params = [("float", "T_out"), ("float", "x"), ("float", "w")]
+    return entry(name, params, body, (n // tn, -(-m // tm), batch), (16, 16, 1), True)
+
+
 def convolution(name, cin, cout, side, window):
     """out[o][r][c] = sum over i, a, b of x[i][r + a][c + b] * w[o][i][a][b], zeros around the image. A block has 32
-    channels of one line; its threads, a half of the line, 8 times: 4 channels and 2 places each. Channels of the input
-    come in by 8; what lies outside of the image is told by a guard on the index, as an inlined padding is."""
-    half, depth, edge = side // 2, 8, window // 2
-    line, taps, threads = side + 2 * edge, window * window, side // 2 * 8
-    if side % 2 or cin % depth or cout % 32:
+    channels of one line; its threads, a half of the line, 8 times: 4 channels and 2 places each; of a line that has no
+    half, all of it: 4 channels and one place. Channels of the input come in by 8; what lies outside of the image is
+    told by a guard on the index, as an inlined padding is."""
+    places = 1 if side % 2 else 2
+    half, depth, edge = side // places, 8, window // 2
+    line, taps, threads = side + 2 * edge, window * window, half * 8
+    if cin % depth or cout % 32:
         raise ValueError(name)
     flat0 = f"((((int)threadIdx.y) * {half}) + ((int)threadIdx.x))"
-    body = (f"  float compute[8];\n  __shared__ float pad_temp_shared[{depth * window * line}];\n"
+    body = (f"  float compute[{4 * places}];\n  __shared__ float pad_temp_shared[{depth * window * line}];\n"
             f"  __shared__ float kernel_shared[{32 * depth * taps}];\n"
-            "  for (int ff_init = 0; ff_init < 8; ++ff_init) {\n    compute[ff_init] = 0.000000e+00f;\n  }\n"
+            f"  for (int ff_init = 0; ff_init < {4 * places}; ++ff_init) {{\n"
+            "    compute[ff_init] = 0.000000e+00f;\n  }\n"
             f"  for (int rc_outer = 0; rc_outer < {cin // depth}; ++rc_outer) {{\n    __syncthreads();\n")
     for at in range(0, depth * window * line, threads):
         flat = f"({flat0} + {at})" if at else flat0
@@ -172,16 +240,16 @@ def convolution(name, cin, cout, side, window):
         body += f"    {guard}{{\n      {move}\n    }}\n"
     body += f"    __syncthreads();\n    for (int rc_inner = 0; rc_inner < {depth}; ++rc_inner) {{\n"
     for tap in range(taps):
-        for at in range(8):
+        for at in range(4 * places):
             place = (f"((((rc_inner * {window * line}) + {tap // window * line}) + ((int)threadIdx.x)) + "
-                     f"{tap % window + at % 2 * half})")
-            weight = f"((((((int)threadIdx.y) * 4) + {at // 2}) * {depth * taps}) + ((rc_inner * {taps}) + {tap}))"
+                     f"{tap % window + at % places * half})")
+            weight = f"((((((int)threadIdx.y) * 4) + {at // places}) * {depth * taps}) + ((rc_inner * {taps}) + {tap}))"
             body += (f"      compute[({at})] = (compute[({at})] + "
                      f"(pad_temp_shared[{place}] * kernel_shared[{weight}]));\n")
     body += "    }\n  }\n"
-    for at in range(8):
-        channel = f"((((int)blockIdx.z) * 32) + ((((int)threadIdx.y) * 4) + {at // 2}))"
+    for at in range(4 * places):
+        channel = f"((((int)blockIdx.z) * 32) + ((((int)threadIdx.y) * 4) + {at // places}))"
         body += (f"  T_out[((({channel} * {side * side}) + (((int)blockIdx.y) * {side})) + "
-                 f"(((int)threadIdx.x) + {at % 2 * half}))] = compute[({at})];\n")
+                 f"(((int)threadIdx.x) + {at % places * half}))] = compute[({at})];\n")
     params = [("float", "T_out"), ("float", "x"), ("float", "w")]
     return entry(name, params, body, (1, side, cout // 32), (half, 8, 1))

@@ -1,10 +1,10 @@
 /* The models of transformer.py and resnet.py again, in plain C and double precision: what the kernels' results are held
  * against.
  *
- * Usage: models-reference bert|gpt2|resnet LAYERS full|small DIR [SEED]. DIR/out.bin is what `dovetail run --dump DIR
- * [--seed SEED]` left. Written from the models' definitions: no launches, no layouts of a kernel, no pool. What is
- * shared with the generator is the list of weights, their ranges and their seeds. corpus/reference.h has fills and
- * comparison.
+ * Usage: models-reference bert|gpt2|resnet|ffn|attention LAYERS full|small DIR [SEED]. DIR/out.bin is what `dovetail
+ * run --dump DIR [--seed SEED]` left. Written from the models' definitions: no launches, no layouts of a kernel, no
+ * pool. What is shared with the generator is the list of weights, their ranges and their seeds. corpus/reference.h has
+ * fills and comparison.
  */
 #include "../corpus/reference.h"
 
@@ -92,13 +92,18 @@ static void feed_forward(const double *in, double *out, double (*activation)(dou
 
 static double x[TOKENS * HIDDEN], qkv[3 * TOKENS * HIDDEN], h[TOKENS * HIDDEN], n[TOKENS * HIDDEN];
 
-static void bert_layer(const int *mask, uint64_t base)
+static void attend(const int *mask, uint64_t base)
 {
     for (uint64_t part = 0; part < 3; part++)
         dense(x, qkv + part * tokens * hidden, hidden, hidden, base + 1 + 2 * part);
     attention(qkv, qkv + tokens * hidden, qkv + 2 * tokens * hidden, hidden, mask, n);
     dense(n, h, hidden, hidden, base + 7);
     add(h, x, tokens * hidden);
+}
+
+static void bert_layer(const int *mask, uint64_t base)
+{
+    attend(mask, base);
     layer_norm(h, base + 9);
     feed_forward(h, x, gelu_erf, base + 11);
     add(x, h, tokens * hidden);
@@ -180,6 +185,22 @@ static bool transformer(bool bert, uint64_t layers, const char *dir, uint64_t se
     return compare(dir, "out", x, tokens * hidden, false, 1e-5);
 }
 
+/* A part of BERT's layer: what is before its first norm, or between its norms. */
+static bool part(bool ffn_part, const char *dir, uint64_t seed)
+{
+    int mask[TOKENS];
+    fill(x, tokens * hidden, -1, 1, 1 + seed);
+    for (size_t i = 0; i < tokens; i++)
+        mask[i] = (int)floor((double)fill_part(i, 0, 8, 2 + seed));
+    if (ffn_part) {
+        feed_forward(x, h, gelu_erf, 111);
+        add(h, x, tokens * hidden);
+    } else {
+        attend(mask, 100);
+    }
+    return compare(dir, "out", h, tokens * hidden, false, 1e-5);
+}
+
 static bool resnet(uint64_t layers, const char *dir, uint64_t seed)
 {
     fill(image, channels * side * side, 0, 1, 1 + seed);
@@ -191,13 +212,15 @@ static bool resnet(uint64_t layers, const char *dir, uint64_t seed)
 int main(int argc, char **argv)
 {
     if (argc < 5 || argc > 6) {
-        fprintf(stderr, "usage: %s bert|gpt2|resnet LAYERS full|small DIR [SEED]\n", argv[0]);
+        fprintf(stderr, "usage: %s bert|gpt2|resnet|ffn|attention LAYERS full|small DIR [SEED]\n", argv[0]);
         return 2;
     }
     uint64_t layers = strtoull(argv[2], NULL, 0), seed = argc == 6 ? strtoull(argv[5], NULL, 0) : 0;
     if (!strcmp(argv[3], "small"))
         tokens = 32, heads = 3, hidden = 192, ffn = 768, channels = 32, side = 28;
-    bool ok = !strcmp(argv[1], "resnet") ? resnet(layers, argv[4], seed)
-                                         : transformer(!strcmp(argv[1], "bert"), layers, argv[4], seed);
+    bool ffn_part = !strcmp(argv[1], "ffn");
+    bool ok = ffn_part || !strcmp(argv[1], "attention") ? part(ffn_part, argv[4], seed)
+              : !strcmp(argv[1], "resnet")              ? resnet(layers, argv[4], seed)
+                                                        : transformer(!strcmp(argv[1], "bert"), layers, argv[4], seed);
     return ok ? 0 : 1;
 }

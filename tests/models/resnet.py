@@ -1,5 +1,6 @@
-"""ResNet-50's first stage, bottlenecks of 64 and 256 channels, 56 x 56. reference.c computes the same by the
-textbook."""
+"""ResNet-50's stages, bottlenecks of 64 to 512 and 256 to 2048 channels, 56 x 56 to 7 x 7. The first stage begins with
+the bottleneck that has another number of channels at its input; of the others come those that follow it. reference.c
+computes the first stage by the textbook."""
 import emit
 from model import Model, Tensor
 
@@ -10,11 +11,13 @@ RELU = """__device__ __noinline__ float relu(float x) {
 
 
 class Resnet(Model):
-    def __init__(self, name, small):
+    def __init__(self, name, small, stage):
         super().__init__(name)
-        self.narrow, self.side = (32, 28) if small else (64, 56)
-        self.wide, self.pixels = 4 * self.narrow, self.side ** 2
-        self.x = self.buffer("x", "input", self.narrow * self.pixels, span=(0, 1), seed=1)
+        half = 2 ** (stage - 1)
+        self.narrow, self.side = (32, 28) if small else (64 * half, 56 // half)
+        self.wide, self.pixels, self.first = 4 * self.narrow, self.side ** 2, stage == 1
+        channels = self.narrow if self.first else self.wide
+        self.x = self.buffer("x", "input", channels * self.pixels, span=(0, 1), seed=1)
         self.out = self.buffer("out", "output", self.wide * self.pixels)
 
     def convolution(self, x, name, cin, cout, window, seed):
@@ -39,20 +42,20 @@ class Resnet(Model):
     def bottleneck(self, layer, x, out):
         """1 x 1 to few channels, 3 x 3, 1 x 1 to many, and past them the input: in the first layer, which has another
         number of channels, by a 1 x 1 of its own. 12 launches, then 10 each."""
-        base, name = 100 * (layer + 1), f"l{layer}_w"
-        y = self.convolution(x, name + "1", self.wide if layer else self.narrow, self.narrow, 1, base + 1)
+        base, name, other = 100 * (layer + 1), f"l{layer}_w", self.first and not layer
+        y = self.convolution(x, name + "1", self.narrow if other else self.wide, self.narrow, 1, base + 1)
         y = self.convolution(self.relu(y, self.narrow), name + "2", self.narrow, self.narrow, 3, base + 4)
         y = self.convolution(self.relu(y, self.narrow), name + "3", self.narrow, self.wide, 1, base + 7)
-        if not layer:
+        if other:
             x = self.convolution(x, name + "0", self.narrow, self.wide, 1, base + 10)
         kernel = emit.elementwise("fused_add_kernel0", self.wide * self.pixels,
                                   [("float", n) for n in ("T_out", "x", "y")], lambda i: f"(x[{i}] + y[{i}])")
         return self.relu(self.launch(kernel, [Tensor(self.wide * self.pixels)], [y, x]), self.wide, out)
 
 
-def resnet(layers, small):
-    model = Resnet(f"resnet-{layers}", small)
+def resnet(o):
+    model = Resnet(f"resnet-{o.layers}" + (f"-stage{o.stage}" if o.stage > 1 else ""), o.small, o.stage)
     x = model.x
-    for layer in range(layers):
-        x = model.bottleneck(layer, x, model.out if layer == layers - 1 else None)
+    for layer in range(o.layers):
+        x = model.bottleneck(layer, x, model.out if layer == o.layers - 1 else None)
     return model

@@ -15,6 +15,8 @@ TANH = """__device__ __noinline__ float gelu_tanh(float x) {
   return ((5.000000e-01f * x) * (1.000000e+00f + tanhf((7.978846e-01f * (x + (4.471500e-02f * ((x * x) * x)))))));
 }
 """
+GELU = ("fused_multiply_erf_multiply_add_multiply_reshape_kernel0", ERF,
+        lambda x: f"({x} * ((erf_scaled({x}) * 5.000000e-01f) + 5.000000e-01f))")
 MASKED = """__device__ __noinline__ float masked_score(float x, int seen) {
   return ((seen != 0) ? x : -__int_as_float(0x7f800000));
 }
@@ -26,9 +28,14 @@ def floats(*names):
 
 
 class Transformer(Model):
-    def __init__(self, name, small):
+    """`tiles`: of products. `small`: of 48 to 200 threads, 4 to 8 rows and columns a thread. `scalar` and `vector`:
+    register tiles of 128 x 128 (dense) or 128 x 64, by blocks of (16, 16) threads that keep 8 x 8 or 8 x 4 sums each
+    and move single elements or four; then bias and activation are one launch."""
+
+    def __init__(self, name, small, tokens=128, heads=12, tiles="small"):
         super().__init__(name)
-        self.tokens, self.heads, self.head = (32, 3, 64) if small else (128, 12, 64)
+        self.tokens, self.heads, self.head = (32, 3, 64) if small else (tokens, heads, 64)
+        self.tiles = tiles
         self.hidden = self.heads * self.head
         self.ffn, self.flat, self.squares = 4 * self.hidden, self.tokens * self.hidden, self.heads * self.tokens ** 2
         self.x = self.buffer("x", "input", self.flat, span=(-1, 1), seed=1)
@@ -42,14 +49,22 @@ class Transformer(Model):
         return self.launch(emit.elementwise(name, count, [("float", "T_out"), *params], value),
                            [out or Tensor(count)], ins)
 
+    def wide(self, name, batch, m, n, k, columns):
+        if self.tiles == "vector":
+            return emit.matmul_vectors(name, batch, m, n, k, (8, columns), 8)
+        return emit.matmul(name, batch, m, n, k, (16, 16), (8, columns), 8, across=True, bounds=True)
+
     def dense(self, x, weight, n, k, seed):
         """[tokens][k] -> [tokens][n]: blocks of 48 threads, or of 200, whose tiles do not divide the columns."""
         name, out = f"fused_nn_dense_{n}_{k}_kernel0", Tensor(self.tokens * n)
         w = self.buffer(weight, "weight", n * k, span=(-0.05, 0.05), seed=seed)
-        if n > self.hidden:
+        if self.tiles != "small":
+            kernel = self.wide(name, 1, self.tokens, n, k, 8)
+        elif n > self.hidden:
             kernel = emit.matmul(name, 1, self.tokens, n, k, (25, 8), (4, 4), 16, across=True)
         else:
-            kernel = emit.matmul(name, 1, self.tokens, n, k, (12, 4), (8, 4), 12, across=True, bounds=True)
+            threads, depth = ((12, 4), 12) if self.hidden % 12 == 0 else ((16, 4), 16)
+            kernel = emit.matmul(name, 1, self.tokens, n, k, threads, (8, 4), depth, across=True, bounds=True)
         return self.launch(kernel, [out], [x, w])
 
     def by_heads(self, i, width=None, first=0, across=False):
@@ -76,8 +91,8 @@ class Transformer(Model):
 
     def attend(self, q, k, seen, params, ins):
         """Probabilities of attention: scores, -inf for those that are not `seen(i)`, softmax, a copy."""
-        kernel = emit.matmul("fused_nn_batch_matmul_kernel0", self.heads, self.tokens, self.tokens, self.head,
-                             (16, 8), (4, 4), 16)
+        shape = ("fused_nn_batch_matmul_kernel0", self.heads, self.tokens, self.tokens, self.head)
+        kernel = emit.matmul(*shape, (16, 8), (4, 4), 16) if self.tiles == "small" else self.wide(*shape, 8)
         s = self.launch(kernel, [Tensor(self.squares)], [q, k])
         self.function(MASKED)
         s = self.elementwise("fused_reshape_cast_broadcast_where_kernel0", self.squares, [("float", "x"), *params],
@@ -86,10 +101,11 @@ class Transformer(Model):
                            [self.softmax(s)])
 
     def context(self, p, v):
-        """Blocks of 48 threads and 12 rows, which do not divide the tokens; then [tokens][hidden] again."""
+        """Blocks of 48 threads and 12 rows, which do not divide the tokens, or in register tiles of 128 rows; then
+        [tokens][hidden] again."""
         width, plane = self.heads * self.head, self.tokens * self.head
-        kernel = emit.matmul("fused_nn_batch_matmul_1_kernel0", self.heads, self.tokens, self.head, self.tokens,
-                             (16, 3), (4, 4), 16)
+        shape = ("fused_nn_batch_matmul_1_kernel0", self.heads, self.tokens, self.head, self.tokens)
+        kernel = emit.matmul(*shape, (16, 3), (4, 4), 16) if self.tiles == "small" else self.wide(*shape, 4)
         apart = self.launch(kernel, [Tensor(self.flat)], [p, v])
         kernel = emit.copy("fused_reshape_transpose_copy_reshape_kernel0", self.flat, lambda i: (
             f"((((({i} % {width}) / {self.head}) * {plane}) + (({i} / {width}) * {self.head})) + ({i} % {self.head}))"))
@@ -123,20 +139,25 @@ class Transformer(Model):
         return self.launch(emit.copy("fused_reshape_kernel0", self.flat), [out or Tensor(self.flat)], [normal])
 
     def feed_forward(self, x, residual, layer, seed, activation, out=None):
-        """Two dense layers; the bias and the `activation` (name, function, value) between them as a launch each."""
+        """Two dense layers; the bias and the `activation` (name, function, its call) between them as a launch each, or
+        as one."""
         name, function, value = activation
-        wide = self.tokens * self.ffn
+        count = self.tokens * self.ffn
         f = self.dense(x, f"l{layer}_w1", self.ffn, self.hidden, seed)
-        f = self.elementwise("fused_reshape_add_kernel0", wide, floats("x", "bias"),
-                             [f, self.bias(layer, "c1", self.ffn, seed + 1)],
-                             lambda i: f"(x[{i}] + bias[({i} % {self.ffn})])")
-        self.function(function)
-        f = self.elementwise(name, wide, floats("x"), [f], value)
+        bias = self.bias(layer, "c1", self.ffn, seed + 1)
+        self.function(function if self.tiles == "small" else function.replace("__noinline__", "__forceinline__"))
+        if self.tiles != "small":
+            f = self.elementwise(f"fused_add_{name}", count, floats("x", "bias"), [f, bias],
+                                 lambda i: value(f"(x[{i}] + bias[({i} % {self.ffn})])"))
+        else:
+            f = self.elementwise("fused_reshape_add_kernel0", count, floats("x", "bias"), [f, bias],
+                                 lambda i: f"(x[{i}] + bias[({i} % {self.ffn})])")
+            f = self.elementwise(name, count, floats("x"), [f], lambda i: value(f"x[{i}]"))
         y = self.dense(f, f"l{layer}_w2", self.hidden, self.ffn, seed + 2)
         return self.add_residual(y, self.bias(layer, "c2", self.hidden, seed + 3), residual, out)
 
-    def bert_layer(self, layer, x, mask, out):
-        """34 launches."""
+    def bert_attention(self, layer, x, mask, out=None):
+        """17 launches: what comes before the first norm."""
         base = 100 * (layer + 1)
 
         def projected(letter, seed, name, value):
@@ -151,12 +172,13 @@ class Transformer(Model):
         v = projected("v", 5, "fused_reshape_add_reshape_transpose_transpose_kernel0",
                       lambda i: self.by_heads(i, across=True))
         o = self.dense(self.context(p, v), f"l{layer}_wo", self.hidden, self.hidden, base + 7)
-        h = self.add_residual(o, self.bias(layer, "bo", self.hidden, base + 8), x)
-        h = self.layer_norm(h, layer, 1, base + 9)
-        y = self.feed_forward(h, h, layer, base + 11, (
-            "fused_multiply_erf_multiply_add_multiply_reshape_kernel0", ERF,
-            lambda i: f"(x[{i}] * ((erf_scaled(x[{i}]) * 5.000000e-01f) + 5.000000e-01f))"))
-        return self.layer_norm(y, layer, 2, base + 15, out)
+        return self.add_residual(o, self.bias(layer, "bo", self.hidden, base + 8), x, out)
+
+    def bert_layer(self, layer, x, mask, out):
+        """34 launches."""
+        base = 100 * (layer + 1)
+        h = self.layer_norm(self.bert_attention(layer, x, mask), layer, 1, base + 9)
+        return self.layer_norm(self.feed_forward(h, h, layer, base + 11, GELU), layer, 2, base + 15, out)
 
     def gpt2_layer(self, layer, x, out):
         """32 launches: the norm comes first, Q, K and V from one product, and no token sees a later one."""
@@ -177,21 +199,27 @@ class Transformer(Model):
         o = self.dense(self.context(p, v), f"l{layer}_wo", self.hidden, self.hidden, base + 5)
         h = self.add_residual(o, self.bias(layer, "bo", self.hidden, base + 6), x)
         return self.feed_forward(self.layer_norm(h, layer, 2, base + 7), h, layer, base + 9, (
-            "fused_power_multiply_add_tanh_multiply_kernel0", TANH, lambda i: f"gelu_tanh(x[{i}])"), out)
+            "fused_power_multiply_add_tanh_multiply_kernel0", TANH, lambda x: f"gelu_tanh({x})"), out)
 
 
-def bert(layers, small):
-    model = Transformer(f"bert-{layers}", small)
+def titled(o, name):
+    """bert-12, or of other sizes than these models have if nothing is said, gpt2-1-large-wide-512."""
+    rest = o.title("")
+    return f"{name}-{o.layers}" + (rest if rest != "-128" else "")
+
+
+def bert(o):
+    model = Transformer(titled(o, "bert"), o.small, o.tokens, o.heads, o.tiles)
     mask = model.buffer("mask", "input", model.tokens, "i8", span=(0, 8), seed=2)
     x = model.x
-    for layer in range(layers):
-        x = model.bert_layer(layer, x, mask, model.out if layer == layers - 1 else None)
+    for layer in range(o.layers):
+        x = model.bert_layer(layer, x, mask, model.out if layer == o.layers - 1 else None)
     return model
 
 
-def gpt2(layers, small):
-    model = Transformer(f"gpt2-{layers}", small)
+def gpt2(o):
+    model = Transformer(titled(o, "gpt2"), o.small, o.tokens, o.heads, o.tiles)
     x = model.x
-    for layer in range(layers):
-        x = model.gpt2_layer(layer, x, model.out if layer == layers - 1 else None)
+    for layer in range(o.layers):
+        x = model.gpt2_layer(layer, x, model.out if layer == o.layers - 1 else None)
     return model

@@ -97,6 +97,17 @@ static void test_again(void **state)
     assert_int_equal(json_array_size(json_object_get(again, "rewrites")), kept_in(plan));
     json_decref(again);
     json_decref(same);
+    /* steps that need not gain by themselves: the plan still has to, and the next recipe says that they need not */
+    size_t k;
+    json_t *v;
+    json_array_foreach (json_object_get(recipe, "steps"), k, v)
+        json_object_set_new(v, "detour", json_true());
+    again = same = NULL;
+    assert_int_equal(rw_plan_by(device, prog, ana, &quick, "sha256:0", recipe, &again, &same, &why, &e), 0);
+    assert_true(json_equal(json_object_get(plan, "launches"), json_object_get(again, "launches")));
+    assert_true(json_equal(recipe, same));
+    json_decref(again);
+    json_decref(same);
     json_decref(plan);
     json_decref(recipe);
     /* no step at all: the graph as it is */
@@ -163,6 +174,9 @@ static void test_hostile(void **state)
         {STEPS("{\"kind\": \"block-fusion\", \"level\": \"register\", \"way\": 0, \"module\": 99999999, \"launches\": "
                "[0, 1]}"),
          "modules of that number"},
+        {STEPS(
+             "{\"kind\": \"block-fusion\", \"level\": \"register\", \"way\": 0, \"detour\": 1, \"launches\": [0, 1]}"),
+         "it is no step"},
         {STEPS(STEP("[]")), "numbers of launches"},
         {STEPS(STEP("{}")), "numbers of launches"},
         {STEPS(STEP("[0, 4]")), "numbers of launches"},

@@ -69,8 +69,12 @@ static void test_needs(void **state)
         {TWO("", "ld.shared.f32 %f6, [%r6+256];\nld.f32 %f6, [%rd1];\n"), 2, 2, 1},
         /* an atomic is done whoever needs it, and reads */
         {TWO("", SECOND "atom.shared.add.u32 %r10, [%r6+256], 1;\n"), 2, 2, 1},
-        /* a way out of the loop that the walk cannot count: nothing is known */
-        {TWO("", SECOND "ld.global.u32 %r11, [%rd1];\nsetp.ne.u32 %p3, %r11, 7;\n@%p3 bra L;\n"), 2, 3, 1},
+        /* a way out of the loop that the walk cannot count: all rounds touch the same */
+        {TWO("", SECOND "ld.global.u32 %r11, [%rd1];\nsetp.ne.u32 %p3, %r11, 7;\n@%p3 bra L;\n"), 1, 2, 1},
+        /* but where a place goes on from round to round, nothing is known */
+        {TWO("", SECOND "xor.b32 %r8, %r8, 4;\nadd.s32 %r6, %r6, %r7;\nld.global.u32 %r11, [%rd1];\n"
+                        "setp.ne.u32 %p3, %r11, 7;\n@%p3 bra L;\n"),
+         2, 3, 1},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         struct fix f;
@@ -124,6 +128,44 @@ static void test_rounds(void **state)
         for (uint32_t k = 0; b->f->inst[n].op == PTX_OP_LD && b->f->inst[n].space == PTX_SHARED && k < 512; k++)
             assert_int_equal(r.touched[n][k / 8] >> (k % 8) & 1, k < 3 * 128);
     fix_close(&f);
+}
+
+/* Loops of very many rounds: what they touch is known if their rounds touch the same, in turns too, and by whatever way
+ * a round goes. What changes in one round alone is found in it. */
+static void test_many_rounds(void **state)
+{
+#define MANY(n, inner)                                                                                                 \
+    HEAD BEGIN("p") ".shared .align 4 .b8 s[512];\nshl.b32 %r4, %r3, 2;\nmov.u32 %r5, s;\nadd.s32 %r6, %r5, %r4;\n"    \
+                    "mov.u32 %r7, 0;\nmov.u32 %r8, 0;\n"                                                               \
+                    "L: add.s32 %r9, %r6, %r8;\nld.shared.f32 %f2, [%r9];\n" inner                                     \
+                    "add.u32 %r7, %r7, 1;\nsetp.ne.u32 %p1, %r7, " #n ";\n@%p1 bra L;\n"                               \
+                    "st.global.f32 [%rd2], %f2;\nst.global.f32 [%rd2+4096], %f2;\nret;\n}\n" PLAIN("c")
+    static const struct {
+        const char *ptx;
+        unsigned known, touched; /* bytes */
+    } cases[] = {
+        {MANY(100000000, ""), 1, 128},
+        {MANY(100000000, "xor.b32 %r8, %r8, 128;\n"), 1, 256},
+        {MANY(100000000, "setp.eq.u32 %p2, %r7, 5;\n@%p2 bra M;\nmov.f32 %f2, %f2;\nM:\n"), 1, 128},
+        {MANY(1000, "setp.eq.u32 %p2, %r7, 5;\n@!%p2 bra M;\nadd.s32 %r8, %r8, 256;\nM:\n"), 1, 256},
+        {MANY(1000, "setp.ne.u32 %p2, %r7, 500;\n@%p2 bra M;\nmov.u32 %r8, 384;\nM:\n"), 1, 256},
+        {MANY(100000000, "setp.eq.u32 %p2, %r7, 5;\n@!%p2 bra M;\nadd.s32 %r8, %r8, 256;\nM:\n"), 0, 0},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct fix f;
+        struct rw_reach r;
+        struct dt_err e = {0};
+        unsigned touched = 0;
+        open_one(&f, cases[c].ptx, 32);
+        const struct rw_body *b = &f.c.facts.body[0];
+        assert_int_equal(rw_reach_of(&f.c.arena, b, &r, &e), 0);
+        for (uint32_t n = 0; n < b->f->ninst; n++)
+            for (uint32_t k = 0; b->f->inst[n].op == PTX_OP_LD && b->f->inst[n].space == PTX_SHARED && k < 512; k++)
+                touched += r.touched[n][k / 8] >> (k % 8) & 1;
+        if (r.known != cases[c].known || (r.known && touched != cases[c].touched))
+            fail_msg("case %zu: known %d, %u bytes", c, r.known, touched);
+        fix_close(&f);
+    }
 }
 
 static void row(const char *ptx, uint32_t threads, const struct rw_legal *of, const char *want)
@@ -218,8 +260,8 @@ static void test_residency(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_needs), cmocka_unit_test(test_rounds),    cmocka_unit_test(test_plain_effects),
-        cmocka_unit_test(test_tails), cmocka_unit_test(test_residency),
+        cmocka_unit_test(test_needs),         cmocka_unit_test(test_rounds), cmocka_unit_test(test_many_rounds),
+        cmocka_unit_test(test_plain_effects), cmocka_unit_test(test_tails),  cmocka_unit_test(test_residency),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
