@@ -147,6 +147,7 @@ struct dev_prog {
         const char *ptx; /* text, NUL-terminated */
         size_t len;
         struct ptx_module *ir;
+        const char *digest;    /* "sha256:…" of the text */
         struct dev_unit *unit; /* owns text and ir; programs made from each other share it */
         const void *cubin;     /* that the document carries, borrowed from the graph; NULL: none */
         size_t cubin_len;

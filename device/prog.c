@@ -46,6 +46,7 @@ struct dev_unit { /* a module's text and what was made of it */
     size_t len;
     struct ptx_module *ir, *posted; /* posted: before its contractions were written out, NULL: as it is */
     bool narrow;                    /* functions were left out */
+    char digest[DT_SHA256_TEXT];    /* of ptx */
 };
 
 struct job { /* one module */
@@ -116,6 +117,7 @@ static void take_unit(struct dev_module *m, struct dev_unit *u)
     m->ptx = u->ptx;
     m->len = u->len;
     m->ir = u->ir;
+    m->digest = u->digest;
 }
 
 /* Does the unit, which may be narrow, have what the graph launches of module `at`? */
@@ -288,6 +290,7 @@ static void make_module(struct build *b, unsigned i)
     }
     j->r = j->r ? j->r : write_out(u);
     j->r = j->r < 0 ? j->r : mark_origins(b, u);
+    j->r = j->r < 0 ? j->r : dt_sha256_text(u->ptx, u->len, u->digest);
     take_unit(m, u);
 }
 

@@ -146,9 +146,8 @@ void rw_add_launch(struct dt_sha256 *h, const struct dev_prog *p, uint32_t launc
         return;
     }
     const struct dev_module *m = &p->module[l->module];
-    char text[DT_SHA256_TEXT];
     if (!entry_alone || !add_entry(h, p, launch)) {
-        dt_sha256_addstr(h, dt_sha256_text(m->ptx, m->len, text) == 0 ? text : m->ptx);
+        dt_sha256_addstr(h, m->digest);
         dt_sha256_addstr(h, l->entry);
     }
     for (int i = 0; i < 3; i++) {
