@@ -15,18 +15,15 @@ struct rw_once {                        /* which launches of a program are equal
     /* by launch: the first one that it is equal to, if they touch the same bytes; itself: none. NULL: nobody asked */
     uint32_t *like;
     bool *same, *steady; /* by launch: as ana_steady says */
-    bool races; /* the run is under the race detector, but for those that are equal to one before, and the next */
-    const struct ana_result *ana; /* NULL, or of its program: what is proved not to race need not be looked at */
-    uint64_t ran;                 /* thread-instructions up to now */
+    bool races;          /* the run is under the race detector, but for those that are equal to one before */
 };
 int rw_once_new(struct dev_device *d, const struct dev_prog *p, struct rw_once *ret, struct dt_err *e);
 void rw_once_done(struct rw_once *o);
 bool rw_again(const struct rw_once *o, uint32_t launch); /* o may be NULL */
-/* Is it proved that no two blocks of the launch touch a byte that one of them writes? */
-bool rw_once_apart(const struct ana_result *a, uint32_t launch);
 /* Run step `launch`, and get its cost if it is not known: from the one that it is equal to, without looking for races
  * again, or from this run. */
-int rw_once_step(struct rw_once *o, struct dev_run *run, uint32_t launch, struct dev_cost *cost, struct dt_err *e);
+int rw_once_step(const struct rw_once *o, struct dev_run *run, uint32_t launch, struct dev_cost *cost,
+                 struct dt_err *e);
 /* beside.c. By launch: its neighbourhood was there before. *ret: free(). */
 int rw_beside_seen(const struct dev_prog *p, bool **ret, struct dt_err *e);
 /* Run all steps on what `run` holds: those that have not been seen side by side, in the seed's order of blocks. */
@@ -36,7 +33,7 @@ int rw_flood_run(struct dev_device *d, struct dev_run *run, const struct ana_res
                  struct dt_err *e);
 /* Run all steps on what `run` holds, keep what they write and what they cost. `a`: the analysis of its program,
  * borrowed. */
-int rw_snaps_new(struct dev_run *run, const struct ana_result *a, struct rw_once *once, struct rw_snaps **ret,
+int rw_snaps_new(struct dev_run *run, const struct ana_result *a, const struct rw_once *once, struct rw_snaps **ret,
                  struct dt_err *e);
 /* What the buffer held in that run before this launch. 1: *ret; 0: its fill; negative: it was not kept. */
 int rw_snaps_before(const struct rw_snaps *s, uint32_t launch, uint32_t buffer, const uint8_t **ret);

@@ -7,32 +7,18 @@
  * same one (rw_add_launch). Others are looked at each time.
  *
  * Under the race detector a launch runs on one CPU thread and takes several times as long, and following its blocks for
- * their costs takes half as long again; so this is most of the first run of a large graph. Behind SEEN
- * thread-instructions a launch whose maps are proved, and have no two blocks at one byte, runs without it, too.
+ * their costs takes half as long again; so this is most of the first run of a large graph.
  */
 #include "rewrite/gate/gate-priv.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define SEEN (RW_ORDERS_WORK / 40)
-
-bool rw_once_apart(const struct ana_result *a, uint32_t launch)
-{
-    const struct ana_launch *l = &a->launch[launch];
-    bool proved = !l->self_conflict;
-    for (uint32_t k = 0; proved && k < l->naccess; k++)
-        proved = (!l->access[k].reads || l->access[k].read == ANA_PROVED) &&
-                 (!l->access[k].writes || l->access[k].write == ANA_PROVED) && !l->access[k].atomics;
-    return proved;
-}
-
 bool rw_again(const struct rw_once *o, uint32_t launch) { return o && o->like && o->like[launch] != launch; }
 
-int rw_once_step(struct rw_once *o, struct dev_run *run, uint32_t launch, struct dev_cost *cost, struct dt_err *e)
+int rw_once_step(const struct rw_once *o, struct dev_run *run, uint32_t launch, struct dev_cost *cost, struct dt_err *e)
 {
-    bool again = rw_again(o, launch), known = again && o->steady[launch];
-    bool off = o && o->races && (again || (o->ana && o->ran > SEEN && rw_once_apart(o->ana, launch)));
+    bool again = rw_again(o, launch), off = again && o->races, known = again && o->steady[launch];
     if (off)
         dev_set_schedule(o->dev, 0, false);
     if (known)
@@ -44,10 +30,7 @@ int rw_once_step(struct rw_once *o, struct dev_run *run, uint32_t launch, struct
     }
     if (off)
         dev_set_schedule(o->dev, 0, true);
-    r = r == 0 && !cost[launch].known ? dev_run_cost(run, launch, &cost[launch], e) : r;
-    if (o)
-        o->ran += cost[launch].instructions;
-    return r;
+    return r == 0 && !cost[launch].known ? dev_run_cost(run, launch, &cost[launch], e) : r;
 }
 
 void rw_once_done(struct rw_once *o)

@@ -60,7 +60,7 @@ const struct dev_cost *rw_snaps_cost(const struct rw_snaps *s) { return s->cost;
 
 const struct ana_result *rw_snaps_ana(const struct rw_snaps *s) { return s->ana; }
 
-int rw_snaps_new(struct dev_run *run, const struct ana_result *a, struct rw_once *once, struct rw_snaps **ret,
+int rw_snaps_new(struct dev_run *run, const struct ana_result *a, const struct rw_once *once, struct rw_snaps **ret,
                  struct dt_err *e)
 {
     const struct dt_graph *g = a->prog->graph;

@@ -185,8 +185,8 @@ bool rw_talks(const struct dev_prog *p)
 }
 
 /* Run all launches, one after the other, and get the costs that are not known yet. */
-static int once_with_costs(struct dev_run *run, const struct dt_graph *g, struct rw_once *once, struct dev_cost *cost,
-                           struct dt_err *e)
+static int once_with_costs(struct dev_run *run, const struct dt_graph *g, const struct rw_once *once,
+                           struct dev_cost *cost, struct dt_err *e)
 {
     int r = 0;
     for (uint32_t l = 0; l < g->nlaunch && r == 0; l++)
@@ -233,8 +233,6 @@ static int first_input(struct runs *x, const struct ana_result *a, struct rw_sna
     if (r == 0 && x->soft && !x->once.like)
         r = rw_once_new(x->dev, x->original, &x->once, e);
     x->once.races = fast;
-    x->once.ana = a;
-    x->once.ran = 0;
     if (r < 0 || (r = rw_watch(x->dev, ref->talks, 0, x->soft && !(ref->talks && x->checked), e)) < 0 ||
         (r = verify_fill(x->run, NULL, g, ref->inputs, 0, e)) < 0)
         return r;

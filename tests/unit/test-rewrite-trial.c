@@ -521,15 +521,6 @@ static void test_once(void **state)
     for (uint32_t k = 0; k < 5; k++)
         assert_int_equal(o.like[k], want[k]);
     rw_once_done(&o);
-    /* no two blocks of f or g meet; where they would, the detector has to look */
-    assert_true(rw_once_apart(w.ana, 0) && rw_once_apart(w.ana, 1));
-    w.ana->launch[0].self_conflict = true;
-    assert_false(rw_once_apart(w.ana, 0));
-    w.ana->launch[0].self_conflict = false;
-    enum ana_evidence was = w.ana->launch[0].access[0].read;
-    w.ana->launch[0].access[0].read = w.ana->launch[0].access[0].write = ANA_OBSERVED;
-    assert_false(rw_once_apart(w.ana, 0));
-    w.ana->launch[0].access[0].read = w.ana->launch[0].access[0].write = was;
     w.graph->launch[3].grid[0] = 32; /* then it is another one */
     must(rw_once_new(w.dev, w.prog, &o, &e), &e);
     assert_true(!rw_again(&o, 3) && rw_again(&o, 4) && !rw_again(NULL, 4));
