@@ -144,12 +144,16 @@ static void chase_kernel(struct dt_str *s)
 char *dev_calibration_kernels(unsigned cc)
 {
     struct dt_str s = {0};
-    dt_str_addf(&s, ".version 7.0\n.target sm_%u\n.address_size 64\n.visible .entry empty()\n{\nret;\n}\n",
-                cc < 80 ? 75u : 80u);
+    dt_str_addf(&s, ".version 7.%c\n.target sm_%u\n.address_size 64\n.visible .entry empty()\n{\nret;\n}\n",
+                cc < 90 ? '0' : '8',
+                cc < 80   ? 75u
+                : cc < 90 ? 80u
+                          : 90u);
     dt_str_add(&s, reader);
     dt_str_add(&s, links);
     chase_kernel(&s);
     dev_memory_kernels(&s);
+    dev_order_kernels(&s, cc);
     for (unsigned i = 0; i < NOPS; i++)
         if (cc >= ops[i].cc)
             op_kernel(&s, &ops[i]);
@@ -244,7 +248,8 @@ static int moving(struct dev_lab *l, struct dev_calibration *c, struct dt_err *e
 
 /* Four chains of pointers through the first 2^bits lines of 128 bytes; `first`, NULL: nothing, is launched before them
  * every time. */
-static int chasing(struct dev_lab *l, unsigned bits, const struct dev_lab_work *first, double us[REPEATS], struct dt_err *e)
+static int chasing(struct dev_lab *l, unsigned bits, const struct dev_lab_work *first, double us[REPEATS],
+                   struct dt_err *e)
 {
     enum { NODES = 8192, LESS = 32, MORE = 96 }; /* 4 x MORE x STEPS nodes are visited, each once */
     uint32_t mask = (1u << bits) - 1;
@@ -278,7 +283,8 @@ static int waiting(struct dev_lab *l, struct dev_calibration *c, struct dt_err *
         uint32_t k;
     } all = {l->mem, 0, 1};
     const struct dev_info *i = &l->d->info;
-    struct dev_lab_work stream = {"reads", i->sms * (i->max_threads_sm / THREADS), THREADS, 1, .params = &all, .nparams = 20};
+    struct dev_lab_work stream = {"reads",      i->sms * (i->max_threads_sm / THREADS), THREADS, 1, .params = &all,
+                                  .nparams = 20};
     double us[REPEATS] = {0}, l2 = i->l2_bytes ? i->l2_bytes : 4u << 20;
     double body = (4 + 3.0 / STEPS) * 2 / l->clock_us * 1000; /* two clocks an instruction, as the model has it */
     uint64_t bytes = l->bytes;
@@ -354,6 +360,8 @@ int dev_calibrate(struct dev_device *d, struct dev_calibration *ret, struct dt_e
         err = computing(&l, &c, e);
     if (!err)
         err = dev_memory_figures(&l, &c, e);
+    if (!err)
+        err = dev_order_figures(&l, &c, e);
     if (!dev_use(d, NULL)) {
         if (l.mem)
             d->cu->cuMemFree(l.mem);
@@ -376,7 +384,8 @@ char *dev_figures_text(const struct dev_calibration *c)
     struct dt_str s = {0};
     for (unsigned i = 0; i < c->n; i++)
         if (!c->figure[i].beside)
-            dt_str_addf(&s, c->figure[i].value < 1e6 ? "%s%s=%.6g" : "%s%s=%.0f", s.len ? "," : "", c->figure[i].field, c->figure[i].value);
+            dt_str_addf(&s, c->figure[i].value < 1e6 ? "%s%s=%.6g" : "%s%s=%.0f", s.len ? "," : "", c->figure[i].field,
+                        c->figure[i].value);
     if (!s.len)
         dt_str_add(&s, "");
     return dt_str_take(&s);

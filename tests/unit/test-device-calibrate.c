@@ -20,19 +20,21 @@
 static const struct want {
     const char *field;
     double value;
-} slow[] = {{"launch_us", 4.4},       {"graph_launch_us", 1.7}, {"event_us", 1.1},  {"block_start_ns", 600},
-            {"dram_sustained", 0.55}, {"l2_gbps", 5170}, /* of 7000: reads alone do not saturate it */
-            {"fp32_lanes", 40},       {"fp64_lanes", 5},        {"int_lanes", 24},  {"sfu_lanes", 6},
-            {"tensor_flops", 900},    {"l2_near_ns", 310},      {"l2_far_ns", 440}, {"dram_latency_ns", 900},
+} slow[] = {{"launch_us", 4.4},          {"graph_launch_us", 1.7}, {"event_us", 1.1},    {"block_start_ns", 600},
+            {"dram_sustained", 0.55},    {"l2_gbps", 5170}, /* of 7000: reads alone do not saturate it */
+            {"fp32_lanes", 40},          {"fp64_lanes", 5},        {"int_lanes", 24},    {"sfu_lanes", 6},
+            {"tensor_flops", 900},       {"l2_near_ns", 310},      {"l2_far_ns", 440},   {"dram_latency_ns", 900},
             {"shared_bytes_clock", 128}, /* of blocks that are followed, a pass takes a clock */
-            {"memcpy_gbps", 33},      {"l2_clock_ns", 1.1},     {"miss2_from", 0.66}, {"miss2_part", 0.3},
-            {"miss2_to", 1.2}},
+            {"memcpy_gbps", 33},         {"l2_clock_ns", 1.1},     {"miss2_from", 0.66}, {"miss2_part", 0.3},
+            {"miss2_to", 1.2},           {"fence_trips", 4},       {"fence_warp", 20},   {"release_trips", 7},
+            {"stream_more_us", 2},       {"early_us", 3.7},        /* what stands between two launches: 1.7 and 2 */},
   /* softgpu/model/models.def, column l4; softgpu/constants.def */
-    l4[] = {{"launch_us", 1.6},       {"graph_launch_us", 0.57}, {"event_us", 0.4},   {"block_start_ns", 250},
-            {"dram_sustained", 0.98}, {"l2_gbps", 2120},         {"fp64_lanes", 2},   {"int_lanes", 64},
-            {"sfu_lanes", 16},        {"tensor_flops", 1024},    {"l2_near_ns", 136}, {"l2_far_ns", 136},
+    l4[] = {{"launch_us", 1.6},       {"graph_launch_us", 0.57},   {"event_us", 0.4},    {"block_start_ns", 250},
+            {"dram_sustained", 0.98}, {"l2_gbps", 2120},           {"fp64_lanes", 2},    {"int_lanes", 64},
+            {"sfu_lanes", 16},        {"tensor_flops", 1024},      {"l2_near_ns", 136},  {"l2_far_ns", 136},
             {"dram_latency_ns", 278}, {"shared_bytes_clock", 128}, {"memcpy_gbps", 25},  {"l2_clock_ns", 0.6},
-            {"miss_from", 0.93},      {"miss_part", 0.3},          {"miss_to", 1.3},     {"l2_bytes", 48 << 20}};
+            {"miss_from", 0.93},      {"miss_part", 0.3},          {"miss_to", 1.3},     {"l2_bytes", 48 << 20},
+            {"fence_trips", 3},       {"fence_warp", 6},           {"release_trips", 6}, {"stream_more_us", 0.54}};
 
 static void find(const char *spec, const char *figures, const struct want *want, size_t n)
 {
@@ -60,6 +62,11 @@ static void find(const char *spec, const char *figures, const struct want *want,
             if (!(got > want[i].value * 0.95 && got < want[i].value * 1.05))
                 bad = printf("%s: %s is %g, found %g\n", spec, want[i].field, want[i].value, got);
         }
+        char *text = dev_figures_text(&c); /* what is no figure of the model is not handed to one */
+        for (unsigned k = 0; k < c.n; k++)
+            if (!text || !strstr(text, c.figure[k].field) != c.figure[k].beside)
+                bad = printf("%s: %s in %s\n", spec, c.figure[k].field, text ? text : "nothing");
+        free(text);
         dev_close(d);
         fflush(stdout);
         _exit(bad ? 1 : 0);
@@ -74,7 +81,8 @@ static void unknown_device(void **state)
     find("soft:h200",
          "launch_us=4.4,graph_launch_us=1.7,event_us=1.1,block_start_ns=600,dram_sustained=0.55,l2_gbps=7000,fp32_"
          "lanes=40,fp64_lanes=5,int_lanes=24,sfu_lanes=6,tensor_flops=900,l2_near_ns=310,l2_far_ns=440,"
-         "dram_latency_ns=900,memcpy_gbps=33,l2_clock_ns=1.1,miss2_from=0.66,miss2_part=0.3,miss2_to=1.2",
+         "dram_latency_ns=900,memcpy_gbps=33,l2_clock_ns=1.1,miss2_from=0.66,miss2_part=0.3,miss2_to=1.2,"
+         "fence_trips=4,fence_warp=20,release_trips=7,stream_more_us=2",
          slow, sizeof slow / sizeof *slow);
 }
 
@@ -105,8 +113,8 @@ static void loops_survive(void **state)
     static const struct {
         const char *name;
         unsigned instructions;
-    } loop[] = {{"f32", 128}, {"f64", 128},  {"s32", 128},  {"sfu", 128},
-                {"mma", 128}, {"chase", 64}, {"banks", 64}, {"meet", 32}};
+    } loop[] = {{"f32", 128},  {"f64", 128},  {"s32", 128}, {"sfu", 128},  {"mma", 128},
+                {"chase", 64}, {"banks", 64}, {"meet", 32}, {"step", 128}, {"early", 128}};
     struct dt_err e = {0};
     char *text = dev_calibration_kernels(90);
     void *cubin = NULL;
