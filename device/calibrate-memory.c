@@ -167,14 +167,15 @@ static int turn(struct dev_lab *l, double *x, double us[DEV_LAB_REPEATS], struct
 
 enum { BELOW = 4, ABOVE = 4, POINTS = 1 + BELOW + ABOVE };
 
-/* How far from the knee a line through it is that has risen, or fallen, by `all`; points of no more than LITTLE, or of
- * all but so much, are not on it. `none`: none is. */
+/* How far from the knee a line through it is that has risen, or fallen, by `all`. From the first point on that has done
+ * so but for LITTLE, none is on it (far ones weigh most, and would be taken for it by a little noise). `none`: none is.
+ */
 static double reach(const double *away, const double *change, unsigned n, double all, double none)
 {
-    static const double LITTLE = 0.02;
+    static const double LITTLE = 0.04;
     double xy = 0, xx = 0;
-    for (unsigned i = 0; i < n; i++)
-        if (change[i] > 0 && change[i] < all - LITTLE) {
+    for (unsigned i = 0; i < n && change[i] < all - LITTLE; i++)
+        if (change[i] > 0) {
             xy += away[i] * change[i];
             xx += away[i] * away[i];
         }

@@ -14,9 +14,13 @@
  *   l2_near_ns, l2_far_ns  one thread follows four chains of pointers in 2 MB: time / steps, the mean of both halves
  *   dram_latency_ns  the same over several times the L2, streamed before in the same way, as far as it misses
  *
- * A launch cost below graph_launch_us + block start is hidden: the period of launches is then that sum. The model takes
- * every thread to have four accesses in flight, hence four chains side by side: a step of all four takes one latency in
- * the model and on a GPU. The copy rate and L1 are not fitted.
+ * calibrate-memory.c has what comes of accesses that meet, of copies and of footprints about as large as the L2,
+ * calibrate-order.c what it costs that one thing waits for another; calibrate-lab.c times them.
+ *
+ * A launch cost below graph_launch_us + stream_more_us + block start is hidden: the period of launches is then that
+ * sum. The model takes every thread to have four accesses in flight, hence four chains side by side: a step of all four
+ * takes one latency in the model and on a GPU. l2_far_ns is of a footprint of up to 0.7 of an L2 of two halves: of one
+ * that loses lines earlier (miss2_from) it comes out too high. L1 and clusters are not fitted.
  */
 #include <stdio.h>
 #include <stdlib.h>
