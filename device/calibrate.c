@@ -302,8 +302,10 @@ static int waiting(struct dev_lab *l, struct dev_calibration *c, struct dt_err *
     /* where the L2 has two halves, what is more than one of them holds may lie in the other one */
     while (i->l2_halves > 1 && 256.0 * (double)(1u << bits) < 0.7 * l2)
         bits++;
-    if (i->l2_halves > 1) {
+    if (i->l2_halves > 1) { /* the chains' own lines may be less: their number is a power of two */
         all.n = (128ull << bits) / 16;
+        if ((double)all.n * 16 < 0.6 * l2)
+            all.n = (uint64_t)(0.6 * l2) / 16;
         err = chasing(l, bits, &stream, us, e);
     }
     if (!err)

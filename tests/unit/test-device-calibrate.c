@@ -36,6 +36,12 @@ static const struct want {
             {"miss_from", 0.93},      {"miss_part", 0.3},          {"miss_to", 1.3},     {"l2_bytes", 48 << 20},
             {"fence_trips", 3},       {"fence_warp", 6},           {"release_trips", 6}, {"stream_more_us", 0.54}};
 
+/* of an L2 of two halves of which 2^17 lines are less than a half */
+static const struct want a100[] = {{"l2_near_ns", 150},  {"l2_far_ns", 301},   {"dram_latency_ns", 405},
+                                   {"miss2_from", 0.71}, {"miss2_part", 0.42}, {"miss2_to", 1.4},
+                                   {"fence_trips", 3},   {"release_trips", 5}, {"fence_warp", 10},
+                                   {"memcpy_gbps", 25},  {"l2_clock_ns", 0.6}, {"stream_more_us", 1.05}};
+
 static void find(const char *spec, const char *figures, const struct want *want, size_t n)
 {
     fflush(stdout);
@@ -87,6 +93,8 @@ static void unknown_device(void **state)
 }
 
 static void stock_device(void **state) { find("soft:l4", NULL, l4, sizeof l4 / sizeof *l4); }
+
+static void two_halves(void **state) { find("soft:a100", NULL, a100, sizeof a100 / sizeof *a100); }
 
 static void nonsense(void **state)
 {
@@ -147,6 +155,7 @@ static void loops_survive(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(loops_survive), cmocka_unit_test(unknown_device),
-                                       cmocka_unit_test(stock_device), cmocka_unit_test(nonsense)};
+                                       cmocka_unit_test(stock_device), cmocka_unit_test(two_halves),
+                                       cmocka_unit_test(nonsense)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
