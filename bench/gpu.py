@@ -10,7 +10,8 @@ named), failed. Noisy measurements stand under `refused`, never under `plans`. S
 has a share of the time and leaves what it does not use to the later ones:
 
   smoke    driver, memory, JIT, a fault, a hang, CUPTI, counters, NVML
-  costs    launch, event, block start, bandwidths, rates: the model's figures, fitted (dovetail devices --calibrate)
+  costs    launch, event, block start, bandwidths, rates, conflicts, atomics, copies, misses, fences: the model's
+           figures, fitted, and what programmatic launch and flags cost (dovetail devices --calibrate)
   graphs   each corpus graph planned on the device; original against plan bitwise with delayed blocks; streams, CUDA
            graph, plan; warm and cold
   maps     block maps by instrumented PTX on the device against the software device's
@@ -191,6 +192,8 @@ class Run:
         for field, v in doc["calibration"].items():
             self.figure(f"device.{field}", v["value"], lo=v["min"], hi=v["max"], runs=doc["repeats"])
         print("   " + doc["figures"])
+        print("   beside them: " + ", ".join(f"{field} {v['value']:.4g}" for field, v in doc["calibration"].items()
+                                           if not v["figure"]))
 
     def corpus(self):
         names = SHORT if self.o.short else [os.path.basename(os.path.dirname(g))

@@ -36,13 +36,15 @@ static int calibrated(struct cli *c, const json_t *doc, const struct outcome *o)
     const char *field;
     json_t *figure;
     struct table t = {0};
-    table_row(&t, 4, "figure", ">value", ">least", ">most");
+    table_row(&t, 5, "figure", ">value", ">least", ">most", "");
     json_object_foreach (json_object_get(doc, "calibration"), field, figure) {
         char v[3][32];
         snprintf(v[0], sizeof v[0], "%.4g", jnum(figure, "value"));
         snprintf(v[1], sizeof v[1], "%.4g", jnum(figure, "min"));
         snprintf(v[2], sizeof v[2], "%.4g", jnum(figure, "max"));
-        table_row(&t, 4, field, v[0], v[1], v[2]);
+        /* the rest is what a user may want to know */
+        table_row(&t, 5, field, v[0], v[1], v[2],
+                  json_is_false(json_object_get(figure, "figure")) ? "(no figure of the model)" : "");
     }
     table_print(&t, c);
     printf("of %s, %s; kept in the cache\nDOVETAIL_SOFTGPU_FIGURES=%s\n", dt_json_text(doc, "device"),

@@ -14,34 +14,25 @@
  *   l2_near_ns, l2_far_ns  one thread follows four chains of pointers in 2 MB: time / steps, the mean of both halves
  *   dram_latency_ns  the same over several times the L2, streamed before in the same way, as far as it misses
  *
- * A launch cost below graph_launch_us + block start is hidden: the period of launches is then that sum. The model takes
- * every thread to have four accesses in flight, hence four chains side by side: a step of all four takes one latency in
- * the model and on a GPU. The copy rate and L1 are not fitted.
+ * calibrate-memory.c has what comes of accesses that meet, of copies and of footprints about as large as the L2,
+ * calibrate-order.c what it costs that one thing waits for another; calibrate-lab.c times them.
+ *
+ * A launch cost below graph_launch_us + stream_more_us + block start is hidden: the period of launches is then that
+ * sum. The model takes every thread to have four accesses in flight, hence four chains side by side: a step of all four
+ * takes one latency in the model and on a GPU. l2_far_ns is of a footprint of up to 0.7 of an L2 of two halves: of one
+ * that loses lines earlier (miss2_from) it comes out too high. L1 and clusters are not fitted.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/str.h"
-#include "device/calibrate.h"
-#include "device/device-priv.h"
-#include "device/measure.h"
+#include "device/calibrate-priv.h"
 
-#define REPEATS 7
 #define UNROLL 128 /* instructions of one kind in the loop */
-#define THREADS 256
-
-struct lab {
-    struct dev_device *d;
-    CUstream stream;
-    CUevent ev[2];
-    struct dev_module_handle *mod;
-    CUdeviceptr mem;
-    double clock_us; /* clocks in a microsecond */
-    int repeats;     /* REPEATS; a modelled time is always the same: 1 */
-};
+#define THREADS DEV_LAB_THREADS
+#define REPEATS DEV_LAB_REPEATS
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 static const struct op {                     /* one instruction, over and over; how many units of work a lane does */
@@ -157,180 +148,68 @@ static void chase_kernel(struct dt_str *s)
 char *dev_calibration_kernels(unsigned cc)
 {
     struct dt_str s = {0};
-    dt_str_addf(&s, ".version 7.0\n.target sm_%u\n.address_size 64\n.visible .entry empty()\n{\nret;\n}\n",
-                cc < 80 ? 75u : 80u);
+    dt_str_addf(&s, ".version 7.%c\n.target sm_%u\n.address_size 64\n.visible .entry empty()\n{\nret;\n}\n",
+                cc < 90 ? '0' : '8',
+                cc < 80   ? 75u
+                : cc < 90 ? 80u
+                          : 90u);
     dt_str_add(&s, reader);
     dt_str_add(&s, links);
     chase_kernel(&s);
+    dev_memory_kernels(&s);
+    dev_order_kernels(&s, cc);
     for (unsigned i = 0; i < NOPS; i++)
         if (cc >= ops[i].cc)
             op_kernel(&s, &ops[i]);
     return dt_str_take(&s);
 }
 
-static int calibrate_load(struct lab *l, struct dt_err *e)
+static int calibrate_load(struct dev_lab *l, struct dt_err *e)
 {
     dt_free_ char *text = dev_calibration_kernels(l->d->info.cc_major * 10 + l->d->info.cc_minor);
     return text ? dev_module_load(l->d, text, strlen(text), &l->mod, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
-/* ---- one launch, many, a chain ---------------------------------------------------------------------------------- */
-static int calibrate_launch(struct lab *l, const char *entry, unsigned blocks, unsigned threads, const void *params,
-                            size_t n, struct dt_err *e)
-{
-    struct dev_device *d = l->d;
-    CUfunction f = NULL;
-    int err = dev_function(d, l->mod->mod, entry, 0, &f, e);
-    CUlaunchConfig c = {blocks, 1, 1, threads, 1, 1, 0, l->stream, NULL, 0};
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n,
-                     CU_LAUNCH_PARAM_END};
-    return err < 0 ? err : dev_cu(d, d->cu->cuLaunchKernelEx(&c, f, NULL, n ? extra : NULL), entry, e);
-}
-
-struct work { /* what is between the two events */
-    const char *entry;
-    unsigned blocks, threads, times;
-    bool events, graph; /* an event record after each launch; a chain in a graph */
-    const void *params;
-    size_t nparams;
-    const struct work *first; /* once, before */
-};
-
-static int chain(struct lab *l, const struct work *w, CUgraphExec *ret, struct dt_err *e)
-{
-    struct dev_device *d = l->d;
-    CUgraph g = NULL;
-    CUgraphNode node = NULL, last;
-    CUDA_KERNEL_NODE_PARAMS p = {
-        .gridDimX = w->blocks, .gridDimY = 1, .gridDimZ = 1, .blockDimX = w->threads, .blockDimY = 1, .blockDimZ = 1};
-    int err = dev_function(d, l->mod->mod, w->entry, 0, &p.func, e);
-    if (!err)
-        err = dev_cu(d, d->cu->cuGraphCreate(&g, 0), "cuGraphCreate", e);
-    for (unsigned i = 0; i < w->times && !err; i++) {
-        last = node;
-        err = dev_cu(d, d->cu->cuGraphAddKernelNode(&node, g, i ? &last : NULL, i ? 1 : 0, &p), "cuGraphAddKernelNode",
-                     e);
-    }
-    if (!err)
-        err = dev_cu(d, d->cu->cuGraphInstantiateWithFlags(ret, g, 0), "cuGraphInstantiate", e);
-    if (g)
-        d->cu->cuGraphDestroy(g);
-    return err;
-}
-
-static int timed(struct lab *l, const struct work *w, CUgraphExec x, CUevent extra, double *ret_us, struct dt_err *e)
-{
-    struct dev_device *d = l->d;
-    float ms = 0;
-    int err = dev_cu(d, d->cu->cuEventRecord(l->ev[0], l->stream), "cuEventRecord", e);
-    if (w->first && !err)
-        err = calibrate_launch(l, w->first->entry, w->first->blocks, w->first->threads, w->first->params,
-                               w->first->nparams, e);
-    if (w->graph && !err)
-        err = dev_cu(d, d->cu->cuGraphLaunch(x, l->stream), "cuGraphLaunch", e);
-    for (unsigned i = 0; i < w->times && !w->graph && !err; i++) {
-        err = calibrate_launch(l, w->entry, w->blocks, w->threads, w->params, w->nparams, e);
-        if (!err && w->events)
-            err = dev_cu(d, d->cu->cuEventRecord(extra, l->stream), "cuEventRecord", e);
-    }
-    if (!err)
-        err = dev_cu(d, d->cu->cuEventRecord(l->ev[1], l->stream), "cuEventRecord", e);
-    if (!err)
-        err = dev_wait_event(d, l->ev[1], e);
-    if (!err)
-        err = dev_cu(d, d->cu->cuEventElapsedTime(&ms, l->ev[0], l->ev[1]), "cuEventElapsedTime", e);
-    *ret_us = ms * 1000.0;
-    return err;
-}
-
-/* Microseconds that `more` takes beyond `less`, `repeats` times into us; on a real device both run once before. */
-static int difference(struct lab *l, const struct work *less, const struct work *more, double us[REPEATS],
-                      struct dt_err *e)
-{
-    const struct work *w[2] = {less, more};
-    CUgraphExec x[2] = {NULL, NULL};
-    CUevent extra = NULL;
-    double t[2];
-    int err = dev_cu(l->d, l->d->cu->cuEventCreate(&extra, CU_EVENT_DEFAULT), "cuEventCreate", e);
-    for (int k = 0; k < 2 && !err; k++)
-        if (w[k]->graph)
-            err = chain(l, w[k], &x[k], e);
-    for (int i = l->repeats > 1 ? -1 : 0; i < l->repeats && !err; i++) {
-        for (int k = 0; k < 2 && !err; k++)
-            err = timed(l, w[k], x[k], extra, &t[k], e);
-        if (i >= 0)
-            us[i] = t[1] - t[0];
-    }
-    for (int k = 0; k < 2; k++)
-        if (x[k])
-            l->d->cu->cuGraphExecDestroy(x[k]);
-    if (extra)
-        l->d->cu->cuEventDestroy(extra);
-    return err;
-}
-
-/* ---- figures ----------------------------------------------------------------------------------------------------- */
-/* value = a + b * us, or where rate is not 0: rate / us. */
-static void calibrate_add(struct dev_calibration *c, const char *field, double us[REPEATS], double a, double b,
-                          double rate)
-{
-    struct dev_stats s;
-    double v[REPEATS];
-    for (unsigned i = 0; i < c->repeats; i++)
-        v[i] = rate > 0 ? us[i] > 0 ? rate / us[i] : 0 : a + b * us[i];
-    dev_stats(v, c->repeats, &s);
-    if (s.median > 0 && isfinite(s.median) && c->n < DEV_FIGURES)
-        c->figure[c->n++] = (struct dev_figure){field, s.median, s.min, s.max};
-}
-
-static double figure_of(const struct dev_calibration *c, const char *field)
-{
-    for (unsigned i = 0; i < c->n; i++)
-        if (!strcmp(c->figure[i].field, field))
-            return c->figure[i].value;
-    return 0;
-}
-
-static int launching(struct lab *l, struct dev_calibration *c, struct dt_err *e)
+static int launching(struct dev_lab *l, struct dev_calibration *c, struct dt_err *e)
 {
     enum { N = 100 };
     double us[REPEATS];
-    struct work less = {"empty", 1, 32, N}, more = less;
+    struct dev_lab_work less = {"empty", 1, 32, N}, more = less;
     more.times = 3 * N;
-    int err = difference(l, &less, &more, us, e);
+    int err = dev_lab_difference(l, &less, &more, us, e);
     if (!err)
-        calibrate_add(c, "launch_us", us, 0, 1.0 / (2 * N), 0);
+        dev_lab_add(c, "launch_us", us, 0, 1.0 / (2 * N), 0);
     less.events = more.events = true;
     if (!err)
-        err = difference(l, &less, &more, us, e);
+        err = dev_lab_difference(l, &less, &more, us, e);
     if (!err)
-        calibrate_add(c, "event_us", us, -figure_of(c, "launch_us"), 1.0 / (2 * N), 0);
+        dev_lab_add(c, "event_us", us, -dev_lab_figure(c, "launch_us"), 1.0 / (2 * N), 0);
     enum { W = 8 };
     unsigned wave = l->d->info.sms * l->d->info.max_blocks_sm;
-    less = (struct work){"empty", wave * W, 32, 1};
-    more = (struct work){"empty", wave * 3 * W, 32, 1};
+    less = (struct dev_lab_work){"empty", wave * W, 32, 1};
+    more = (struct dev_lab_work){"empty", wave * 3 * W, 32, 1};
     if (!err)
-        err = difference(l, &less, &more, us, e);
+        err = dev_lab_difference(l, &less, &more, us, e);
     if (!err) /* small blocks come as fast as they are handed out */
-        calibrate_add(c, "block_rate_ns", us, 0, 1000.0 / (2.0 * W * wave), 0);
+        dev_lab_add(c, "block_rate_ns", us, 0, 1000.0 / (2.0 * W * wave), 0);
     wave = l->d->info.sms * (l->d->info.max_threads_sm / 1024);
-    less = (struct work){"empty", wave * W, 1024, 1};
-    more = (struct work){"empty", wave * 3 * W, 1024, 1};
+    less = (struct dev_lab_work){"empty", wave * W, 1024, 1};
+    more = (struct dev_lab_work){"empty", wave * 3 * W, 1024, 1};
     if (!err)
-        err = difference(l, &less, &more, us, e);
+        err = dev_lab_difference(l, &less, &more, us, e);
     if (!err) /* and of large ones the SM holds few */
-        calibrate_add(c, "block_start_ns", us, 0, 1000.0 / (2 * W), 0);
-    less = (struct work){"empty", 1, 32, N, .graph = true};
+        dev_lab_add(c, "block_start_ns", us, 0, 1000.0 / (2 * W), 0);
+    less = (struct dev_lab_work){"empty", 1, 32, N, .graph = true};
     more = less;
     more.times = 3 * N;
     if (!err)
-        err = difference(l, &less, &more, us, e);
+        err = dev_lab_difference(l, &less, &more, us, e);
     if (!err)
-        calibrate_add(c, "graph_launch_us", us, -figure_of(c, "block_start_ns") / 1000, 1.0 / (2 * N), 0);
+        dev_lab_add(c, "graph_launch_us", us, -dev_lab_figure(c, "block_start_ns") / 1000, 1.0 / (2 * N), 0);
     return err;
 }
 
-static int moving(struct lab *l, uint64_t *ret_bytes, struct dev_calibration *c, struct dt_err *e)
+static int moving(struct dev_lab *l, struct dev_calibration *c, struct dt_err *e)
 {
     struct dev_device *d = l->d;
     uint64_t l2 = d->info.l2_bytes ? d->info.l2_bytes : 4u << 20;
@@ -349,31 +228,32 @@ static int moving(struct lab *l, uint64_t *ret_bytes, struct dev_calibration *c,
         err = dev_cu(d, d->cu->cuMemsetD8Async(l->mem, 0, b.n * 16, l->stream), "cuMemsetD8Async", e);
     if (!err)
         err = dev_sync(d, e);
-    *ret_bytes = b.n * 16;
+    l->bytes = b.n * 16;
     a.p = b.p = l->mem;
-    struct work less = {"reads", blocks, THREADS, 1, .params = &a, .nparams = 20}, more = less;
+    struct dev_lab_work less = {"reads", blocks, THREADS, 1, .params = &a, .nparams = 20}, more = less;
     more.params = &b;
     if (!err)
-        err = difference(l, &less, &more, us, e);
+        err = dev_lab_difference(l, &less, &more, us, e);
     d->cu->cuDeviceGetAttribute(&mhz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, d->dev);
     d->cu->cuDeviceGetAttribute(&bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, d->dev);
     double peak = 2.0 * mhz * 1e3 * bits / 8 / 1e9, gb = (double)(b.n - a.n) * 16 / 1e9;
     if (!err && peak > 0)
-        calibrate_add(c, "dram_sustained", us, 0, 0, gb / peak * 1e6);
+        dev_lab_add(c, "dram_sustained", us, 0, 0, gb / peak * 1e6);
     uint64_t part = l2 / 8 / unit ? l2 / 8 / unit : 1;
     a.n = b.n = part * threads;
     a.k = 8;
     b.k = 40;
     if (!err)
-        err = difference(l, &less, &more, us, e);
+        err = dev_lab_difference(l, &less, &more, us, e);
     if (!err)
-        calibrate_add(c, "l2_gbps", us, 0, 0, (double)part * (double)unit * (b.k - a.k) / 1e9 * 1e6);
+        dev_lab_add(c, "l2_gbps", us, 0, 0, (double)part * (double)unit * (b.k - a.k) / 1e9 * 1e6);
     return err;
 }
 
 /* Four chains of pointers through the first 2^bits lines of 128 bytes; `first`, NULL: nothing, is launched before them
  * every time. */
-static int chasing(struct lab *l, unsigned bits, const struct work *first, double us[REPEATS], struct dt_err *e)
+static int chasing(struct dev_lab *l, unsigned bits, const struct dev_lab_work *first, double us[REPEATS],
+                   struct dt_err *e)
 {
     enum { NODES = 8192, LESS = 32, MORE = 96 }; /* 4 x MORE x STEPS nodes are visited, each once */
     uint32_t mask = (1u << bits) - 1;
@@ -389,53 +269,58 @@ static int chasing(struct lab *l, unsigned bits, const struct work *first, doubl
         a.at[i] = l->mem + 128ull * line_of(i, mask);
     b = a;
     b.n = MORE;
-    struct work less = {"chase", 1, 1, 1, .params = &a, .nparams = 36, .first = first}, more = less;
+    struct dev_lab_work less = {"chase", 1, 1, 1, .params = &a, .nparams = 36, .first = first}, more = less;
     more.params = &b;
-    int err = calibrate_launch(l, "links", NODES / THREADS, THREADS, &make, 16, e);
+    struct dev_lab_work linked = {"links", NODES / THREADS, THREADS, 1, .params = &make, .nparams = 16};
+    int err = dev_lab_launch(l, &linked, e);
     if (!err)
-        err = difference(l, &less, &more, us, e);
+        err = dev_lab_difference(l, &less, &more, us, e);
     for (unsigned i = 0; i < REPEATS && !err; i++)
         us[i] /= (MORE - LESS) * STEPS; /* of a step of all four */
     return err;
 }
 
-static int waiting(struct lab *l, uint64_t bytes, struct dev_calibration *c, struct dt_err *e)
+static int waiting(struct dev_lab *l, struct dev_calibration *c, struct dt_err *e)
 {
     struct params {
         uint64_t p, n;
         uint32_t k;
     } all = {l->mem, 0, 1};
     const struct dev_info *i = &l->d->info;
-    struct work stream = {"reads", i->sms * (i->max_threads_sm / THREADS), THREADS, 1, .params = &all, .nparams = 20};
+    struct dev_lab_work stream = {"reads",      i->sms * (i->max_threads_sm / THREADS), THREADS, 1, .params = &all,
+                                  .nparams = 20};
     double us[REPEATS] = {0}, l2 = i->l2_bytes ? i->l2_bytes : 4u << 20;
     double body = (4 + 3.0 / STEPS) * 2 / l->clock_us * 1000; /* two clocks an instruction, as the model has it */
+    uint64_t bytes = l->bytes;
     unsigned bits = 14;
     if (bytes < 128ull << bits)
         return 0;
     int err = chasing(l, bits, NULL, us, e);
     if (err < 0)
         return err;
-    calibrate_add(c, "l2_near_ns", us, -body, 1000, 0);
+    dev_lab_add(c, "l2_near_ns", us, -body, 1000, 0);
     /* where the L2 has two halves, what is more than one of them holds may lie in the other one */
     while (i->l2_halves > 1 && 256.0 * (double)(1u << bits) < 0.7 * l2)
         bits++;
-    if (i->l2_halves > 1) {
+    if (i->l2_halves > 1) { /* the chains' own lines may be less: their number is a power of two */
         all.n = (128ull << bits) / 16;
+        if ((double)all.n * 16 < 0.6 * l2)
+            all.n = (uint64_t)(0.6 * l2) / 16;
         err = chasing(l, bits, &stream, us, e);
     }
     if (!err)
-        calibrate_add(c, "l2_far_ns", us, -body, 1000, 0);
+        dev_lab_add(c, "l2_far_ns", us, -body, 1000, 0);
     while (bits < 30 && bytes >= 256ull << bits)
         bits++;
     all.n = (128ull << bits) / 16;
     bool beyond = (double)(128ull << bits) > 1.5 * l2; /* of such a footprint the L2 keeps nothing */
     err = !err && beyond ? chasing(l, bits, &stream, us, e) : err;
     if (!err && beyond)
-        calibrate_add(c, "dram_latency_ns", us, -body, 1000, 0);
+        dev_lab_add(c, "dram_latency_ns", us, -body, 1000, 0);
     return err;
 }
 
-static int computing(struct lab *l, struct dev_calibration *c, struct dt_err *e)
+static int computing(struct dev_lab *l, struct dev_calibration *c, struct dt_err *e)
 {
     const struct dev_info *i = &l->d->info;
     unsigned blocks = i->sms * (i->max_threads_sm / THREADS);
@@ -446,22 +331,21 @@ static int computing(struct lab *l, struct dev_calibration *c, struct dt_err *e)
             uint32_t n;
         } a = {l->mem, 2}, b = {l->mem, 10};
         double us[REPEATS], operations = (double)blocks * THREADS * UNROLL * (b.n - a.n) * ops[k].lane_ops;
-        struct work less = {ops[k].name, blocks, THREADS, 1, .params = &a, .nparams = 12}, more = less;
+        struct dev_lab_work less = {ops[k].name, blocks, THREADS, 1, .params = &a, .nparams = 12}, more = less;
         more.params = &b;
         if (i->cc_major * 10 + i->cc_minor < ops[k].cc)
             continue;
-        err = difference(l, &less, &more, us, e);
+        err = dev_lab_difference(l, &less, &more, us, e);
         if (!err)
-            calibrate_add(c, ops[k].figure, us, 0, 0, operations / i->sms / l->clock_us);
+            dev_lab_add(c, ops[k].figure, us, 0, 0, operations / i->sms / l->clock_us);
     }
     return err;
 }
 
 int dev_calibrate(struct dev_device *d, struct dev_calibration *ret, struct dt_err *e)
 {
-    struct lab l = {.d = d, .repeats = d->cu->soft ? 1 : REPEATS};
+    struct dev_lab l = {.d = d, .repeats = d->cu->soft ? 1 : REPEATS};
     struct dev_calibration c = {.repeats = (unsigned)l.repeats};
-    uint64_t bytes = 0; /* of memory to play with */
     int khz = 0, err = dev_use(d, e);
     if (!err)
         err = dev_cu(d, d->cu->cuDeviceGetAttribute(&khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, d->dev), "the clock rate", e);
@@ -475,11 +359,15 @@ int dev_calibrate(struct dev_device *d, struct dev_calibration *ret, struct dt_e
     if (!err)
         err = launching(&l, &c, e);
     if (!err)
-        err = moving(&l, &bytes, &c, e);
+        err = moving(&l, &c, e);
     if (!err)
-        err = waiting(&l, bytes, &c, e);
+        err = waiting(&l, &c, e);
     if (!err)
         err = computing(&l, &c, e);
+    if (!err)
+        err = dev_memory_figures(&l, &c, e);
+    if (!err)
+        err = dev_order_figures(&l, &c, e);
     if (!dev_use(d, NULL)) {
         if (l.mem)
             d->cu->cuMemFree(l.mem);
@@ -501,8 +389,10 @@ char *dev_figures_text(const struct dev_calibration *c)
 {
     struct dt_str s = {0};
     for (unsigned i = 0; i < c->n; i++)
-        dt_str_addf(&s, "%s%s=%.6g", i ? "," : "", c->figure[i].field, c->figure[i].value);
-    if (!c->n)
+        if (!c->figure[i].beside)
+            dt_str_addf(&s, c->figure[i].value < 1e6 ? "%s%s=%.6g" : "%s%s=%.0f", s.len ? "," : "", c->figure[i].field,
+                        c->figure[i].value);
+    if (!s.len)
         dt_str_add(&s, "");
     return dt_str_take(&s);
 }

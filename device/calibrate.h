@@ -4,11 +4,12 @@
 
 #include "device/device.h"
 
-enum { DEV_FIGURES = 16 };
+enum { DEV_FIGURES = 32 };
 struct dev_calibration {
     struct dev_figure {
-        const char *field;    /* of softgpu/model/models.def */
+        const char *field;    /* of softgpu/model/models.def or softgpu/constants.def */
         double value, lo, hi; /* median, least and most of the repetitions */
+        bool beside;          /* measured, but no figure of the model: shown, and not in dev_figures_text() */
     } figure[DEV_FIGURES];
     unsigned n, repeats;
     char method[32]; /* "measured:events", "modeled:h200" */

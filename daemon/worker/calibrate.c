@@ -61,9 +61,9 @@ static json_t *calibrate_document(struct wrk *w, const struct dev_calibration *c
     json_t *rows = json_object();
     dt_free_ char *text = dev_figures_text(c);
     for (unsigned i = 0; rows && i < c->n; i++)
-        json_object_set_new(
-            rows, c->figure[i].field,
-            json_pack("{s:f, s:f, s:f}", "value", c->figure[i].value, "min", c->figure[i].lo, "max", c->figure[i].hi));
+        json_object_set_new(rows, c->figure[i].field,
+                            json_pack("{s:f, s:f, s:f, s:b}", "value", c->figure[i].value, "min", c->figure[i].lo,
+                                      "max", c->figure[i].hi, "figure", !c->figure[i].beside));
     return json_pack("{s:s, s:s, s:i, s:s, s:o}", "device", w->key, "method", c->method, "repeats", (int)c->repeats,
                      "figures", text ? text : "", "calibration", rows);
 }

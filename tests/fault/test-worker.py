@@ -163,8 +163,12 @@ class Faults(unittest.TestCase):
             cache = os.path.join(d, "c.db")
             r = cli("devices", "--calibrate", "--local", "--json", "--device", "soft:l4", "--cache", cache)
             doc = json.loads(r.stdout)
-            for field, value in (("launch_us", 1.6), ("l2_gbps", 2120), ("sfu_lanes", 16)):  # softgpu/model/models.def
+            for field, value in (("launch_us", 1.6), ("l2_gbps", 2120), ("sfu_lanes", 16),  # softgpu/model/models.def
+                                 ("memcpy_gbps", 25), ("miss_to", 1.3), ("fence_trips", 3)):
                 self.assertAlmostEqual(doc["calibration"][field]["value"] / value, 1, delta=0.02)
+            for field, row in doc["calibration"].items():  # the others are shown, and no model would take them
+                self.assertEqual(field + "=" in doc["figures"], row["figure"], field)
+            self.assertFalse(doc["calibration"]["flag_us"]["figure"])
             self.assertEqual(doc["method"], "modeled:l4")
             rows = json.loads(cli("cache", "list", "--local", "--json", "--cache", cache).stdout)["entries"]
             self.assertEqual([(e["want"], e["device"]) for e in rows], [("calibration", "soft:l4")])
