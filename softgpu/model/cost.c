@@ -142,7 +142,8 @@ static void followed_cost(const struct sg_sim *s, const struct sg_work *w, const
     double of_warps = c; /* a scheduler has its own part of these */
     c = max2(c, over((double)slot[SG_PIPE_LSU] * WARP, m->lsu_lanes) * d->local);
     c = max2(c, over(p->tensor ? (double)p->tensor : (double)st->tensor_flops, m->tensor_flops) * d->tensor);
-    c = max2(c, ((double)p->shared_passes + (double)p->l1_quarters / 4) * d->local);
+    /* a pass is over all banks */
+    c = max2(c, ((double)p->shared_passes * 128 / m->k.shared_bytes_clock + (double)p->l1_quarters / 4) * d->local);
     double sectors = (double)p->l2_read + (double)p->l2_write;
     c = max2(c, sectors * 32 / m->k.l2_bytes_clock * d->l2);
     c = max2(c, over((double)st->cluster_bytes, m->dsm_bytes_clock) * d->cluster);
