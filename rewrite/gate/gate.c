@@ -4,6 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool rw_fatal(int r)
+{
+    return r == DT_E_NOMEM || r == DT_E_DEVICE || r == DT_E_NO_DEVICE || r == DT_E_CANCELLED || r == DT_E_WORKER_LOST;
+}
+
 void rw_gate_init(struct rw_gate *g, struct dev_device *dev, const struct rw_options *opt,
                   const struct dev_prog *posted)
 {

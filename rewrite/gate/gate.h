@@ -68,6 +68,7 @@ struct rw_gate { /* what one planning knows of the posted graph, and of what was
 void rw_gate_init(struct rw_gate *g, struct dev_device *dev, const struct rw_options *opt,
                   const struct dev_prog *posted);
 void rw_gate_done(struct rw_gate *g);
+bool rw_fatal(int r); /* an error that ends the planning; any other one of a candidate only refuses it */
 size_t rw_member_words(const struct rw_gate *g); /* how many words rw_state.member has for a launch */
 
 /* ---- the posted graph (original.c, verify.c) --------------------------------------------------------------------- */

@@ -336,11 +336,6 @@ static bool same_bytes(const struct regions *x, const struct region *q, uint8_t 
     return true;
 }
 
-static bool ends_all(int r)
-{
-    return r == DT_E_NOMEM || r == DT_E_DEVICE || r == DT_E_NO_DEVICE || r == DT_E_CANCELLED || r == DT_E_WORKER_LOST;
-}
-
 /* S and T on one input. 1: they agree; 0: they do not, or S takes no such values; negative: error. */
 static int on_input(const struct regions *x, struct region *q, unsigned input, struct dt_err *e)
 {
@@ -351,7 +346,7 @@ static int on_input(const struct regions *x, struct region *q, unsigned input, s
     int r;
     while ((r = region_run(x, q, x->plain, q->s, q->ns, seed, sorts, q->left, &mine)) < 0) {
         r = rw_recover(x->g->dev, r, &mine);
-        if (!sorts || ends_all(r))
+        if (!sorts || rw_fatal(r))
             break;
         dt_err_done(&mine);
         sorts = sorts == RW_SPECIAL_SMALL ? 0 : RW_SPECIAL_SMALL; /* fewer, as the posted launches do not take these */
@@ -367,10 +362,10 @@ static int on_input(const struct regions *x, struct region *q, unsigned input, s
         free(got[b]);
     free(got);
     r = r < 0 ? rw_recover(x->g->dev, r, &mine) : r;
-    if (ends_all(r))
+    if (rw_fatal(r))
         dt_err_move(e, &mine);
     dt_err_done(&mine);
-    return ends_all(r) ? r : same;
+    return rw_fatal(r) ? r : same;
 }
 
 /* 1: it passed, now or an equal one before; 0: it did not, or cannot be run alone; negative: error. */
@@ -406,7 +401,7 @@ static int plain_graph(struct regions *x, const struct dev_prog *posted, struct 
     x->graph = *n;
     x->graph.module = dt_calloc((size_t)n->nmodule + o->nmodule + 1, sizeof *x->graph.module);
     x->graph.launch = dt_calloc((size_t)n->nlaunch + 1, sizeof *x->graph.launch);
-    if (!x->graph.module || !x->graph.launch || n->nlaunch != o->nlaunch)
+    if (!x->graph.module || !x->graph.launch)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     memcpy(x->graph.module, o->module, o->nmodule * sizeof *o->module);
     memcpy(x->graph.module + o->nmodule, n->module, n->nmodule * sizeof *n->module);
@@ -437,7 +432,8 @@ int rw_regions_check(struct rw_gate *g, const struct dev_prog *posted, const str
     uint32_t nb = normal ? normal->prog->graph->nbuffer : 0;
     *ret_pass = false;
     g->regions.n = 0;
-    if (!normal || g->original.races || plan->graph->nbuffer < nb)
+    if (!normal || g->original.races || plan->graph->nbuffer < nb ||
+        normal->prog->graph->nlaunch != posted->graph->nlaunch)
         return 0;
     for (uint32_t b = 0; b < nb; b++)
         if (strcmp(normal->prog->graph->buffer[b].name, plan->graph->buffer[b].name) != 0)

@@ -7,14 +7,16 @@
  *      and plan run, and every output and inout buffer is compared. The first input is as the document says. The last
  *      one has all sorts of special values in it, NaNs and infinities too; the one before it has only the sorts that do
  *      not spread (special.c). Values with which the original faults or hangs are left out. If it faults all the same,
- *      the whole input is left out.
+ *      the whole input is left out. Of a large graph inputs but the first run only if asked for (rw_reference_rest):
+ *      regions.c puts such values into each region of the plan instead.
  *   3. The plan runs under `schedules` shuffled block orders with the race detector (software device), and is compared
  *      each time. Of a large graph whose new launches have passed it alone, the first order is the first input's run,
- *      without it. Launches that streams and programmatic edges do not order run side by side then (dev_run_once).
+ *      without it. Launches that streams and programmatic edges do not order run side by side then (dev_run_once); of
+ *      a large graph those that repeat no neighbourhood (beside.c).
  *      On a real GPU the plan runs as often with blocks that sleep at random before they begin (device/delay.c).
  *
- * The original's outputs are kept (rw_reference), so a planning runs it once for each input. Both programs live on the
- * device one after the other, so the memory of one is enough. Outputs are found by name: a plan has the graph's
+ * The original's outputs are kept (rw_reference), so a planning runs it at most once for each input. Both programs live
+ * on the device one after the other, so the memory of one is enough. Outputs are found by name: a plan has the graph's
  * buffers. Of a graph that is too large for the software device a sample runs (sample.c), and the bytes that it makes
  * are compared.
  */

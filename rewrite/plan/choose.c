@@ -121,11 +121,6 @@ int rw_state_push(struct rw_planner *p, struct rw_state *next, size_t entry, str
     return 0;
 }
 
-bool rw_fatal(int r)
-{
-    return r == DT_E_NOMEM || r == DT_E_DEVICE || r == DT_E_NO_DEVICE || r == DT_E_CANCELLED || r == DT_E_WORKER_LOST;
-}
-
 /* If the error concerns the candidate alone: add it to `why` and return 1. Otherwise return the error. */
 static int choose_refused(int r, const char *what, struct dt_err *mine, const char *otherwise, struct dt_str *why,
                           struct dt_err *e)

@@ -176,7 +176,6 @@ int rw_try(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *lau
 /* The same of one that was proposed and tried in this state before. */
 int rw_try_anyway(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t n,
                   const struct rw_way *way, struct dt_err *e);
-bool rw_fatal(int r); /* an error that ends the planning; any other one of a candidate only refuses it */
 /* Is the launch's footprint the same without the launches before it? */
 bool rw_stands_alone(const struct ana_result *a, uint32_t launch);
 /* Push *next as the newest state, made by the entry; *next is empty afterwards. */
