@@ -260,6 +260,7 @@ void dev_run_arena(const struct dev_run *r, dev_ptr *ret_base, uint64_t *ret_byt
 void dev_where(const struct dt_graph *g, const dev_ptr *addr, dev_ptr at, uint64_t bytes, struct dt_str *out);
 int dev_run_upload(struct dev_run *r, uint32_t buffer, const void *p, struct dt_err *e);
 int dev_run_download(struct dev_run *r, uint32_t buffer, void *p, struct dt_err *e);
+int dev_run_download_part(struct dev_run *r, uint32_t buffer, uint64_t from, uint64_t bytes, void *p, struct dt_err *e);
 /* The parameter block of step i with this run's addresses, dev_step.param_total bytes. */
 int dev_run_params(struct dev_run *r, uint32_t step, uint8_t *out);
 /* Tensor maps (tensormap.c) of an argument whose buffer lies at `buffer`: the driver's 128 bytes; the fields; the

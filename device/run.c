@@ -227,12 +227,22 @@ int dev_run_upload(struct dev_run *r, uint32_t buffer, const void *p, struct dt_
     return err < 0 ? err : dev_upload(r->dev, r->addr[buffer], p, r->prog->graph->buffer[buffer].bytes, e);
 }
 
-int dev_run_download(struct dev_run *r, uint32_t buffer, void *p, struct dt_err *e)
+int dev_run_download_part(struct dev_run *r, uint32_t buffer, uint64_t from, uint64_t bytes, void *p, struct dt_err *e)
 {
     int err = dev_run_live(r, e);
     if (!err && buffer >= r->prog->graph->nbuffer)
         err = dt_err_set(e, DT_E_USAGE, "there is no buffer %u", buffer);
-    return err < 0 ? err : dev_download(r->dev, p, r->addr[buffer], r->prog->graph->buffer[buffer].bytes, e);
+    uint64_t all = err ? 0 : r->prog->graph->buffer[buffer].bytes;
+    if (!err && (from > all || bytes > all - from))
+        err = dt_err_set(e, DT_E_USAGE, "buffer %u has no %llu bytes from %llu on", buffer, (unsigned long long)bytes,
+                         (unsigned long long)from);
+    return err < 0 ? err : dev_download(r->dev, p, r->addr[buffer] + from, bytes, e);
+}
+
+int dev_run_download(struct dev_run *r, uint32_t buffer, void *p, struct dt_err *e)
+{
+    uint64_t bytes = buffer < r->prog->graph->nbuffer ? r->prog->graph->buffer[buffer].bytes : 0;
+    return dev_run_download_part(r, buffer, 0, bytes, p, e);
 }
 
 static int run_fill(struct dev_run *r, uint32_t i, uint64_t seed_add, int poison, struct dt_err *e)

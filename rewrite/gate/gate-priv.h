@@ -31,12 +31,15 @@ int rw_beside_run(struct dev_device *d, struct dev_run *run, const struct dev_pr
 /* Run the steps on what `run` holds, but not further than to where NaNs flood it for good (flood.c): *ret_flood. */
 int rw_flood_run(struct dev_device *d, struct dev_run *run, const struct ana_result *a, bool *ret_flood,
                  struct dt_err *e);
-/* Run all steps on what `run` holds, keep what they write and what they cost. `a`: the analysis of its program,
- * borrowed. */
-int rw_snaps_new(struct dev_run *run, const struct ana_result *a, const struct rw_once *once, struct rw_snaps **ret,
-                 struct dt_err *e);
-/* What the buffer held in that run before this launch. 1: *ret; 0: its fill; negative: it was not kept. */
+/* snaps.c. Run all steps on what `run` holds, keep what they write and what they cost. `a`: the analysis of its program,
+ * borrowed; placed (NULL: not wanted): the snaps are of that graph's buffers. */
+int rw_snaps_new(struct dev_run *run, const struct ana_result *a, const struct rw_placed *placed,
+                 const struct rw_once *once, struct rw_snaps **ret, struct dt_err *e);
+/* What the buffer held in that run before this launch, or behind it, if it writes it. 1: *ret; 0: its fill; negative: it
+ * was not kept. */
 int rw_snaps_before(const struct rw_snaps *s, uint32_t launch, uint32_t buffer, const uint8_t **ret);
+int rw_snaps_left(const struct rw_snaps *s, uint32_t launch, uint32_t buffer, const uint8_t **ret);
+bool rw_writes(const struct ana_launch *l, uint32_t buffer);
 void rw_regions_done(struct rw_regions *x);
 /* The order of blocks of later launches, and whether races are looked for: any conflict of two blocks, or, of launches
  * whose blocks talk, those that nothing orders (docs/CHECKING.md). */

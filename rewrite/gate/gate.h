@@ -16,7 +16,7 @@
 #include "rewrite/kinds/kinds.h"
 
 struct rw_reference; /* what the original leaves in the outputs on each input (verify.c) */
-struct rw_snaps;     /* what each launch of the original leaves in memory, for trials (trial.c) */
+struct rw_snaps;     /* what each launch of the original leaves in memory, for trials (snaps.c) */
 struct rw_sample;
 struct rw_once;    /* gate-priv.h */
 struct rw_special; /* special.h */
@@ -71,6 +71,15 @@ void rw_gate_done(struct rw_gate *g);
 bool rw_fatal(int r); /* an error that ends the planning; any other one of a candidate only refuses it */
 size_t rw_member_words(const struct rw_gate *g); /* how many words rw_state.member has for a launch */
 
+/* Another graph of the same launches, whose buffers are bytes of the posted ones: by buffer of it, which one, and from
+ * which byte on (snaps.c). Release with rw_placed_done. */
+struct rw_placed {
+    const struct ana_result *ana; /* borrowed */
+    uint32_t *buffer;
+    uint64_t *lo;
+};
+void rw_placed_done(struct rw_placed *at);
+
 /* ---- the posted graph (original.c, verify.c) --------------------------------------------------------------------- */
 
 /* Run the posted launches under the device's checks. sample (borrowed): only that runs; NULL: all. cost: by launch;
@@ -86,11 +95,11 @@ int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsi
                      const struct rw_sample *sample, struct rw_reference **ret, struct rw_snaps **ret_snaps,
                      struct dt_err *e);
 /* The same, but a race is no error: *checked is what original.c found, and if the original races, no run looks for
- * races any more. cost: by launch; NULL: not known. */
+ * races any more. cost: by launch; NULL: not known. placed: the snaps are of that graph; NULL: of the original. */
 int rw_reference_checked(struct dev_device *d, const struct dev_prog *original, unsigned inputs,
                          const struct ana_result *a, const struct rw_sample *sample, const struct dev_cost *cost,
-                         struct rw_original *checked, struct rw_reference **ret, struct rw_snaps **ret_snaps,
-                         struct dt_err *e);
+                         struct rw_original *checked, const struct rw_placed *placed, struct rw_reference **ret,
+                         struct rw_snaps **ret_snaps, struct dt_err *e);
 /* Of a large graph only the first input has run: are there others, and run them. DT_E_BOUNDS and its like: a fault of
  * the posted launches. */
 bool rw_reference_later(const struct rw_reference *ref);
@@ -106,6 +115,10 @@ unsigned rw_reference_inputs(const struct rw_reference *ref); /* how many of the
 /* By launch, as posted; NULL: not known, or snaps were made and have it. */
 const struct dev_cost *rw_reference_cost(const struct rw_reference *ref);
 struct rw_reference *rw_reference_free(struct rw_reference *ref);
+/* Does each launch of the placed graph, alone on what the posted run had there, leave what the posted one left? Equal
+ * ones once. other: by launch, whether its kernel is not the posted one; then its cost is found here. 1; 0: it leaves
+ * something else, or that cannot be said this way; negative: error, or a fault of a launch. */
+int rw_snaps_check(struct rw_gate *g, const bool *other, struct dt_err *e);
 const struct dev_cost *rw_snaps_cost(const struct rw_snaps *s);  /* by launch */
 const struct ana_result *rw_snaps_ana(const struct rw_snaps *s); /* of the graph that left them */
 struct rw_snaps *rw_snaps_free(struct rw_snaps *s);

@@ -1,8 +1,8 @@
 /* Trials: the launches S of an edit, and the launches T in their place, run alone and are compared. So a candidate is
  * checked and timed without running the other launches.
  *
- * The reference run (verify.c) keeps, up to SNAP_BYTES, what every launch left in the buffers that it writes. So for
- * each buffer it is known what S finds in memory where T will stand: what the last launch before that place left there.
+ * Of the reference run it is known what every launch left in the buffers that it writes (snaps.c). So for each buffer
+ * it is known what S finds in memory where T will stand: what the last launch before that place left there.
  * T runs on that content, in order and under a shuffled block order with the race detector, and everything that S
  * writes is compared with what the launches that S stands for left. Where that differs, S runs on the content as well
  * and decides: bytes that nobody reads may be other ones by then. Left out are bytes of which the edit says that no
@@ -27,76 +27,7 @@
 
 #include "base/subject.h"
 
-#define SNAP_BYTES (UINT64_C(1) << 30)
 #define CHAIN 16 /* launches */
-
-struct rw_version { /* of a buffer: what `launch` of the original left in it */
-    uint32_t launch, buffer;
-    uint8_t *bytes;
-};
-
-struct rw_snaps {
-    const struct ana_result *ana;             /* of the original, borrowed */
-    struct dt_vec(struct rw_version) version; /* by launch */
-    size_t *of;                               /* by launch, and one more: its first one */
-    struct dev_cost *cost;                    /* by launch */
-    uint64_t bytes;
-};
-
-struct rw_snaps *rw_snaps_free(struct rw_snaps *s)
-{
-    for (size_t k = 0; s && k < s->version.n; k++)
-        free(s->version.p[k].bytes);
-    if (s) {
-        free(s->version.p);
-        free(s->cost);
-        free(s->of);
-    }
-    free(s);
-    return NULL;
-}
-
-const struct dev_cost *rw_snaps_cost(const struct rw_snaps *s) { return s->cost; }
-
-const struct ana_result *rw_snaps_ana(const struct rw_snaps *s) { return s->ana; }
-
-int rw_snaps_new(struct dev_run *run, const struct ana_result *a, const struct rw_once *once, struct rw_snaps **ret,
-                 struct dt_err *e)
-{
-    const struct dt_graph *g = a->prog->graph;
-    struct rw_snaps *s = dt_calloc(1, sizeof *s);
-    int r = 0;
-    if (!s || !(s->cost = dt_calloc(g->nlaunch + 1, sizeof *s->cost)) ||
-        !(s->of = dt_calloc((size_t)g->nlaunch + 1, sizeof *s->of))) {
-        rw_snaps_free(s);
-        return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    }
-    s->ana = a;
-    for (uint32_t l = 0; l < g->nlaunch && r == 0; l++) {
-        if ((r = rw_once_step(once, run, l, s->cost, e)) < 0)
-            break;
-        for (uint32_t k = 0; k < a->launch[l].naccess && r == 0; k++) {
-            const struct ana_access *x = &a->launch[l].access[k];
-            uint64_t n = g->buffer[x->buffer].bytes;
-            struct rw_version v = {.launch = l, .buffer = x->buffer};
-            if (!x->writes || n > SNAP_BYTES - s->bytes)
-                continue;
-            if (!(v.bytes = dt_malloc(n + 1)) || !dt_push(&s->version, v)) {
-                free(v.bytes);
-                r = dt_err_set(e, DT_E_NOMEM, "out of memory");
-                break;
-            }
-            s->bytes += n;
-            r = dev_run_download(run, x->buffer, v.bytes, e);
-        }
-        s->of[l + 1] = s->version.n;
-    }
-    if (r < 0)
-        rw_snaps_free(s);
-    else
-        *ret = s;
-    return r;
-}
 
 /* ---- members: which launches of the original a launch stands for, as bits ---------------------------------------- */
 
@@ -238,47 +169,20 @@ bool rw_trial_possible(const struct rw_trial *t)
     return true;
 }
 
-static bool trial_writes(const struct ana_launch *l, uint32_t buffer)
-{
-    for (uint32_t k = 0; k < l->naccess; k++)
-        if (l->access[k].buffer == buffer && l->access[k].writes)
-            return true;
-    return false;
-}
-
-/* What the launch left in the buffer that it writes. 1: *ret; negative: it was not kept. */
-static int snap_left(const struct rw_snaps *s, uint32_t launch, uint32_t buffer, const uint8_t **ret)
-{
-    for (size_t k = s->of[launch]; k < s->of[launch + 1]; k++)
-        if (s->version.p[k].buffer == buffer) {
-            *ret = s->version.p[k].bytes;
-            return 1;
-        }
-    return DT_E_NOMEM;
-}
-
-int rw_snaps_before(const struct rw_snaps *s, uint32_t launch, uint32_t buffer, const uint8_t **ret)
-{
-    while (launch-- > 0)
-        if (trial_writes(&s->ana->launch[launch], buffer))
-            return snap_left(s, launch, buffer, ret);
-    return 0;
-}
-
 /* What the buffer holds when the first `n` launches have run. 1: *ret; 0: its fill; negative: it was not kept. */
 static int content_after(const struct rw_trial *t, uint32_t n, uint32_t buffer, const uint8_t **ret)
 {
     const struct rw_snaps *s = t->gate->snaps;
-    const struct ana_result *a = s->ana;
+    const struct ana_result *a = rw_snaps_ana(s);
     uint32_t last = a->prog->graph->nlaunch;
     while (last-- > 0) { /* the last writer of all that these launches stand for */
         bool ran = false;
-        for (uint32_t l = 0; trial_writes(&a->launch[last], buffer) && l < n && !ran; l++)
+        for (uint32_t l = 0; rw_writes(&a->launch[last], buffer) && l < n && !ran; l++)
             ran = trial_members(t->gate, t->next, l)[last / 64] >> last % 64 & 1;
         if (ran)
             break;
     }
-    return last == UINT32_MAX ? 0 : snap_left(s, last, buffer, ret);
+    return last == UINT32_MAX ? 0 : rw_snaps_left(s, last, buffer, ret);
 }
 
 int rw_trial_content(const struct rw_trial *t, uint32_t buffer, const uint8_t **ret)

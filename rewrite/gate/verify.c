@@ -205,8 +205,9 @@ struct runs {
     bool soft;
     /* gets what original.c finds; NULL: it is not asked, and a race is an error */
     struct rw_original *checked;
+    const struct rw_placed *placed; /* the graph that the snaps are of; NULL: the original */
     const struct dev_cost *cost; /* by launch, NULL: not known */
-    struct dev_cost *mine;       /* from the first input, where no snaps have them */
+    struct dev_cost *mine;       /* from the first input, where no snaps of the original have them */
     struct rw_once once;         /* of the original, for the first input */
     const struct ana_result *ana;
     bool flood, whole; /* the run was ended, as NaNs flood it; the next one is not to be */
@@ -239,8 +240,12 @@ static int first_input(struct runs *x, const struct ana_result *a, struct rw_sna
         (r = verify_fill(x->run, NULL, g, ref->inputs, 0, e)) < 0)
         return r;
     if (x->soft && ret_snaps && !ref->sample) {
-        if ((r = rw_snaps_new(x->run, a, ref->talks ? NULL : &x->once, ret_snaps, e)) == 0)
+        if ((r = rw_snaps_new(x->run, a, x->placed, ref->talks ? NULL : &x->once, ret_snaps, e)) == 0)
             x->cost = cost = rw_snaps_cost(*ret_snaps);
+        if (r == 0 && x->placed) { /* some of theirs will be of other kernels */
+            memcpy(x->mine, cost, g->nlaunch * sizeof *cost);
+            x->cost = cost = x->mine;
+        }
     } else if (x->soft) {
         r = once_with_costs(x->run, g, ref->talks ? NULL : &x->once, x->mine, e);
         cost = x->mine;
@@ -385,17 +390,22 @@ int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsi
                      const struct rw_sample *sample, struct rw_reference **ret, struct rw_snaps **ret_snaps,
                      struct dt_err *e)
 {
-    return rw_reference_checked(d, original, inputs, a, sample, NULL, NULL, ret, ret_snaps, e);
+    return rw_reference_checked(d, original, inputs, a, sample, NULL, NULL, NULL, ret, ret_snaps, e);
 }
 
 int rw_reference_checked(struct dev_device *d, const struct dev_prog *original, unsigned inputs,
                          const struct ana_result *a, const struct rw_sample *sample, const struct dev_cost *cost,
-                         struct rw_original *checked, struct rw_reference **ret, struct rw_snaps **ret_snaps,
-                         struct dt_err *e)
+                         struct rw_original *checked, const struct rw_placed *placed, struct rw_reference **ret,
+                         struct rw_snaps **ret_snaps, struct dt_err *e)
 {
     struct rw_reference *ref = dt_calloc(1, sizeof *ref);
-    struct runs x = {
-        .ref = ref, .dev = d, .original = original, .checked = checked, .cost = cost, .soft = dev_info(d)->soft};
+    struct runs x = {.ref = ref,
+                     .dev = d,
+                     .original = original,
+                     .checked = checked,
+                     .placed = placed,
+                     .cost = cost,
+                     .soft = dev_info(d)->soft};
     if (!ref || !(ref->want = dt_calloc(inputs ? inputs : 1, sizeof *ref->want))) {
         free(ref);
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
@@ -457,7 +467,7 @@ int rw_reference_snaps(struct dev_device *d, const struct rw_reference *ref, con
     if (r == 0)
         r = verify_fill(run, ref->special, p->graph, ref->inputs, 0, e);
     if (r == 0)
-        r = rw_snaps_new(run, a, &once, ret, e);
+        r = rw_snaps_new(run, a, NULL, &once, ret, e);
     if (r == 0)
         r = verify_fetch(run, p->graph, &got, e);
     if (r == 0)

@@ -801,15 +801,25 @@ static int measure_final(struct rw_planner *p, struct dt_err *e)
     return r < 0 ? r : 0;
 }
 
-/* Run the graph in normal form for what trials need, and see that it leaves what the posted one does; if not, there is
- * no normal form. */
+/* See that the normal form leaves what the posted graph does, launch by launch; where that cannot be said, it runs as a
+ * whole for what trials need. If it does not, there is no normal form. */
 static int check_apart(struct rw_planner *p, struct dt_err *e)
 {
     struct dt_err bad = {0};
     struct rw_state *s = rw_newest_normal(p);
-    bool keeps = dev_info(p->dev)->soft && !p->gate.sample;
-    int r = keeps ? rw_reference_snaps(p->dev, p->gate.ref, s->prog, s->ana, &p->gate.snaps, &bad)
-                  : rw_verify_plan(p->dev, p->gate.ref, s->prog, s->ana, 1, 0, false, NULL, &bad);
+    dt_free_ bool *other = dt_calloc((size_t)s->graph->nlaunch + 1, sizeof *other);
+    bool soft = dev_info(p->dev)->soft && !p->gate.sample;
+    int r = other ? 0 : dt_err_set(&bad, DT_E_NOMEM, "out of memory");
+    for (uint32_t l = 0; r == 0 && l < s->graph->nlaunch; l++)
+        other[l] = rw_other_kernel(p, l);
+    if (r == 0 && p->gate.snaps)
+        r = rw_snaps_check(&p->gate, other, &bad);
+    if (r == 0 || (r < 0 && !rw_fatal(r))) {
+        dt_err_done(&bad);
+        p->gate.snaps = rw_snaps_free(p->gate.snaps);
+        r = soft ? rw_reference_snaps(p->dev, p->gate.ref, s->prog, s->ana, &p->gate.snaps, &bad)
+                 : rw_verify_plan(p->dev, p->gate.ref, s->prog, s->ana, 1, 0, false, NULL, &bad);
+    }
     if (r < 0 && rw_fatal(r)) {
         dt_err_move(e, &bad);
         return r;
@@ -823,6 +833,20 @@ static int check_apart(struct rw_planner *p, struct dt_err *e)
     }
     dt_err_done(&bad);
     return 0;
+}
+
+/* What the posted graph computes, and what trials need of the graph that they refer to. */
+static int reference(struct rw_planner *p, unsigned inputs, struct dt_err *e)
+{
+    struct rw_state *first = &p->state.p[0];
+    struct rw_placed at = {0};
+    bool apart = rw_newest_normal(p) != NULL;
+    int r = apart ? rw_place(p, &at, e) : 0;
+    if (r == 0)
+        r = rw_reference_checked(p->dev, first->prog, inputs, first->ana, p->gate.sample, p->gate.sampled_cost,
+                                 &p->gate.original, apart ? &at : NULL, &p->gate.ref, &p->gate.snaps, e);
+    rw_placed_done(&at);
+    return r == 0 && apart ? check_apart(p, e) : r;
 }
 
 /* Each rewrite gained on the state before it. Does the plan as a whole, normal form and layout with it, gain on the
@@ -852,18 +876,16 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
     if (r < 0)
         return r;
     struct rw_state *first = &p->state.p[0];
-    bool apart = rw_newest_normal(p) != NULL;
     r = rw_sample_choose(p->dev, first->prog, first->ana, p->opt->whole, &p->gate.sample, &p->gate.sampled_cost, e);
     if (r < 0)
         return r;
     int some = p->versions.n || p->calls.v.n || p->copies.v.n ? 1 : anything(p, e);
     if (some < 0)
         return some;
-    r = some ? rw_reference_checked(p->dev, first->prog, inputs, first->ana, p->gate.sample, p->gate.sampled_cost,
-                                    &p->gate.original, &p->gate.ref, apart ? NULL : &p->gate.snaps, e)
+    r = some ? reference(p, inputs, e)
              : rw_original_check(p->dev, first->prog, first->ana, p->gate.sample, p->gate.sampled_cost, NULL, false,
                                  &p->gate.original, e);
-    if (r == 0 && some && apart && (r = check_apart(p, e)) == 0 && p->again)
+    if (r == 0 && p->again)
         return 0;
     if (r < 0 || (r = rw_state_first(p, first, e)) < 0 || !some)
         return r;

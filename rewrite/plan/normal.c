@@ -305,6 +305,30 @@ int rw_take_apart(struct rw_planner *p, struct dt_err *e)
     return r < 0 ? r : move_readers(p, e);
 }
 
+int rw_place(struct rw_planner *p, struct rw_placed *ret, struct dt_err *e)
+{
+    const struct rw_state *s = rw_newest_normal(p);
+    const struct dt_graph *g = s->graph, *posted = p->state.p[0].graph;
+    *ret = (struct rw_placed){.ana = s->ana,
+                              .buffer = dt_calloc((size_t)g->nbuffer + 1, sizeof *ret->buffer),
+                              .lo = dt_calloc((size_t)g->nbuffer + 1, sizeof *ret->lo)};
+    if (!ret->buffer || !ret->lo)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t b = 0; b < g->nbuffer; b++) {
+        const char *name = g->buffer[b].name;
+        uint32_t at = 0, v = 0;
+        while (at < posted->nbuffer && strcmp(posted->buffer[at].name, name) != 0)
+            at++;
+        while (at == posted->nbuffer && v < p->versions.n && strcmp(p->versions.version[v].name, name) != 0)
+            v++;
+        if (at == posted->nbuffer && v == p->versions.n)
+            return dt_err_set(e, DT_E_INTERNAL, "no posted buffer has the bytes of " DT_BUFFER, name);
+        ret->buffer[b] = at < posted->nbuffer ? at : p->versions.version[v].buffer;
+        ret->lo[b] = at < posted->nbuffer ? 0 : p->versions.version[v].lo;
+    }
+    return 0;
+}
+
 /* The launches whose pointers moved. */
 static uint32_t *moved_launches(const struct rw_planner *p, uint32_t *ret_n)
 {

@@ -148,6 +148,8 @@ unsigned rw_budget_orders(const struct rw_planner *p, unsigned schedules);
  * there are any. Before the reference runs. */
 int rw_take_apart(struct rw_planner *p, struct dt_err *e);
 struct rw_state *rw_newest_normal(struct rw_planner *p); /* of p->called, apart and moved the last one; NULL: none */
+/* Where the posted graph has the bytes of the newest one's buffers. Release with rw_placed_done, in every case. */
+int rw_place(struct rw_planner *p, struct rw_placed *ret, struct dt_err *e);
 /* p->called, apart and moved, as far as they are there, become states. */
 int rw_apart(struct rw_planner *p, struct dt_err *e);
 bool rw_is_called(const struct rw_planner *p); /* is there a state with calls written out? */
