@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -41,9 +42,11 @@ void dev_reply_done(struct dev_reply *r)
     memset(r, 0, sizeof *r);
 }
 
-static int spawn_child(const char *program, unsigned timeout_ms, int fd, pid_t *ret, struct dt_err *e)
+static const char *const pass[] = {"CUDA_HOME", "DOVETAIL_CUDA_LIBS", "LD_LIBRARY_PATH", "ASAN_OPTIONS"};
+
+/* ahead: it loads nvJitLink before it has a job. */
+static int spawn_child(const char *program, unsigned timeout_ms, bool ahead, int fd, pid_t *ret, struct dt_err *e)
 {
-    static const char *const pass[] = {"CUDA_HOME", "DOVETAIL_CUDA_LIBS", "LD_LIBRARY_PATH", "ASAN_OPTIONS"};
     char *env[sizeof pass / sizeof *pass + 2] = {0}, ms[32];
     size_t n = 0;
     posix_spawn_file_actions_t fa;
@@ -66,7 +69,7 @@ static int spawn_child(const char *program, unsigned timeout_ms, int fd, pid_t *
         n++;
     }
     snprintf(ms, sizeof ms, "%u", timeout_ms);
-    char *argv[] = {(char *)program, ms, NULL};
+    char *argv[] = {(char *)program, ms, ahead ? "J" : NULL, NULL};
     if (posix_spawn_file_actions_init(&fa))
         goto out;
     posix_spawnattr_init(&at);
@@ -172,6 +175,111 @@ static int understand(const struct dt_str *in, struct dev_reply *ret, struct dt_
     return r ? dt_err_set(e, r, "out of memory for the compiler's answer") : 0;
 }
 
+struct child {
+    pid_t pid;
+    int fd;
+};
+
+static int child_start(const char *program, unsigned timeout_ms, bool ahead, struct child *ret, struct dt_err *e)
+{
+    int fd[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) < 0)
+        return dt_err_set(e, DT_E_IO, "socketpair: %s", strerror(errno));
+    int r = spawn_child(program, timeout_ms, ahead, fd[1], &ret->pid, e);
+    close(fd[1]);
+    ret->fd = fd[0];
+    if (r < 0)
+        close(fd[0]);
+    return r;
+}
+
+static int child_end(const struct child *c, bool kill_it)
+{
+    int status = 0;
+    if (kill_it)
+        kill(c->pid, SIGKILL);
+    while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    close(c->fd);
+    return status;
+}
+
+/* ---- the spare child --------------------------------------------------------------------------------------------- */
+
+static struct spare {
+    pthread_mutex_t lock;
+    bool there, used; /* used: there was a job that it could have been for */
+    struct child child;
+    unsigned timeout_ms;
+    char *key; /* program and environment: with others it is no use */
+} spare = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static char *spare_key(const char *program)
+{
+    struct dt_str s = {0};
+    dt_str_add(&s, program);
+    for (size_t i = 0; i < sizeof pass / sizeof *pass; i++) {
+        const char *v = getenv(pass[i]);
+        dt_str_addf(&s, "\n%s", v ? v : "");
+    }
+    return dt_str_take(&s);
+}
+
+static void spare_drop(void)
+{
+    if (spare.there)
+        child_end(&spare.child, true);
+    free(spare.key);
+    spare.key = NULL;
+    spare.there = false;
+}
+
+void dev_compilers_rest(void)
+{
+    pthread_mutex_lock(&spare.lock);
+    spare_drop();
+    spare.used = false;
+    pthread_mutex_unlock(&spare.lock);
+}
+
+/* Is it still there, and silent? */
+static bool waits_for_job(const struct child *c)
+{
+    struct pollfd p = {c->fd, POLLIN, 0};
+    return poll(&p, 1, 0) == 0;
+}
+
+/* A child for the job: the spare one, or a new one; and the next spare one. */
+static int child_for(char job, const char *program, unsigned timeout_ms, struct child *ret, struct dt_err *e)
+{
+    bool have = false;
+    if (job != 'J')
+        return child_start(program, timeout_ms, false, ret, e);
+    pthread_mutex_lock(&spare.lock);
+    char *key = spare_key(program);
+    bool fits = spare.there && key && spare.timeout_ms == timeout_ms && !strcmp(spare.key, key);
+    if (fits && waits_for_job(&spare.child)) {
+        *ret = spare.child;
+        have = true;
+        spare.there = false;
+    }
+    spare_drop();
+    int r = have ? 0 : child_start(program, timeout_ms, false, ret, e);
+    if (r == 0 && spare.used && key && gettid() == getpid() &&
+        child_start(program, timeout_ms, true, &spare.child, NULL) == 0) {
+        spare.there = true;
+        spare.timeout_ms = timeout_ms;
+        spare.key = key;
+        key = NULL;
+    }
+    spare.used = true;
+    free(key);
+    pthread_mutex_unlock(&spare.lock);
+    return r;
+}
+
+/* ---- a job ------------------------------------------------------------------------------------------------------- */
+
 int dev_child(char job, const char *const *option, unsigned noption, const char *text, size_t len, unsigned timeout_ms,
               struct dev_reply *ret, struct dt_err *e)
 {
@@ -182,8 +290,8 @@ int dev_child(char job, const char *const *option, unsigned noption, const char 
         return dt_err_set(e, DT_E_NO_COMPILER, "dovetail-nvrtc is not where dovetail is installed");
     struct dt_str out = {0}, in = {0};
     struct dev_reply reply = {0};
-    int fd[2], status = 0, r;
-    pid_t pid = 0;
+    struct child child;
+    int status = 0;
 
     for (unsigned i = 0; i < noption; i++)
         add_frame(&out, 'O', option[i], strlen(option[i]));
@@ -192,20 +300,11 @@ int dev_child(char job, const char *const *option, unsigned noption, const char 
         dt_str_done(&out);
         return dt_err_set(e, DT_E_NOMEM, "out of memory for the source");
     }
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) < 0) {
-        dt_str_done(&out);
-        return dt_err_set(e, DT_E_IO, "socketpair: %s", strerror(errno));
-    }
-    r = spawn_child(program, timeout_ms, fd[1], &pid, e);
-    close(fd[1]);
+    int r = child_for(job, program, timeout_ms, &child, e);
     if (!r) {
-        r = talk(fd[0], &out, &in, dt_now_us() + (uint64_t)timeout_ms * 1000, e);
-        if (r < 0)
-            kill(pid, SIGKILL);
-        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-            ;
+        r = talk(child.fd, &out, &in, dt_now_us() + (uint64_t)timeout_ms * 1000, e);
+        status = child_end(&child, r < 0);
     }
-    close(fd[0]);
     if (!r)
         r = understand(&in, &reply, e);
     if (!r && !reply.result && !reply.error) {

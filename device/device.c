@@ -255,6 +255,7 @@ int dev_open_figures(const char *spec, const char *figures, struct dev_device **
 
 struct dev_device *dev_close(struct dev_device *d)
 {
+    dev_compilers_rest();
     if (d && d->ctx && !d->hung) { /* else releasing would wait for ever */
         d->cu->cuCtxSetCurrent(NULL);
         d->cu->cuDevicePrimaryCtxRelease(d->dev);

@@ -83,6 +83,8 @@ int dev_assemble_lines(const char *ptx, size_t len, const char *arch, void **ret
                        struct dt_err *e);
 int dev_resources(const char *ptx, size_t len, const char *entry, const char *arch, struct dev_resources *ret,
                   struct dt_err *e); /* falls back to estimate (ret->estimated) */
+/* Between jobs of assembling, a process waits for the next one (child.c): end it. The next job starts another. */
+void dev_compilers_rest(void);
 
 /* The version of the assembler that made the machine code, as the code itself says: "13.0.88". False: it does not say.
  */

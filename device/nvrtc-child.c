@@ -332,6 +332,8 @@ int main(int argc, char **argv)
     uint32_t number;
     size_t len;
     confine_early(argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 60000);
+    if (argc > 2) /* before there is a job: most of what it takes to start */
+        dev_find_library(link_names);
     while (dt_wire_read(0, &type, &number, &body, &len, NULL) == 0) {
         switch (type) {
         case 'O':

@@ -124,6 +124,7 @@ int wrk_request(struct wrk *w, const char *body, size_t len)
         wrk_progress("start", name, 0, 0, w); /* the service counts a job as running from here */
     if (r >= 0)
         r = v->fn(w, v->graph ? json_object_get(q, "graph") : q, &o, &a, &e);
+    dev_compilers_rest();
     json_decref(q);
     if (r >= 0)
         r = send_answer(w, &a, &e);
