@@ -183,13 +183,13 @@ static bool held(const struct sg_sim *s, const struct sg_sim_kern *k)
     return false;
 }
 
-/* What `g` may still do before something happens: its end, where it waits, or where it triggers. */
+/* (k->held is of the last `rates`.) What `g` may still do before something happens: its end, where it waits, or where it triggers. */
 static double until_event(const struct sg_sim *s, const struct sg_sim_group *g)
 {
     const struct sg_sim_kern *k = &s->kern.p[g->kern];
     double left = g->left, wait = g->left - g->length * (1 - k->prologue),
            trigger = g->left - g->length * (1 - k->trigger);
-    if (held(s, k))
+    if (k->held)
         left = max2(wait, 0);
     return s->trigger_us[k->work] < 0 && trigger > 1e-9 && trigger < left ? trigger : left;
 }
@@ -250,13 +250,42 @@ static bool is_steady(const struct sg_sim *s, uint32_t sm)
     return true;
 }
 
+/* What all that run ask of what they share, in one pass: most of the time nothing of it is short. */
+struct asked {
+    double l2, dram, hot, dispatch;
+};
+
+static struct asked asked_of(const struct sg_sim *s)
+{
+    struct asked a = {0};
+    for (size_t i = 0; i < s->group.n; i++) {
+        const struct sg_sim_group *g = &s->group.p[i];
+        const struct sg_sim_kern *k = &s->kern.p[g->kern];
+        if (!g->live)
+            continue;
+        a.l2 += k->l2 * g->rate * g->count;
+        a.dram += k->dram * g->rate * g->count;
+        a.hot += k->hot * g->rate * g->count;
+        a.dispatch += k->dispatch * g->rate * g->count;
+    }
+    return a;
+}
+
+/* Can level_of say anything but "all demands fit"? */
+static bool short_of(const struct sg_sim *s, double asked, double capacity, unsigned power)
+{
+    return asked > capacity || (power && asked > s->m->k.soft_from * capacity);
+}
+
 static void rates(struct sg_sim *s)
 {
+    for (size_t i = 0; i < s->kern.n; i++)
+        s->kern.p[i].held = held(s, &s->kern.p[i]);
     for (size_t i = 0; i < s->group.n; i++) {
         struct sg_sim_group *g = &s->group.p[i];
         const struct sg_sim_kern *k = g->live ? &s->kern.p[g->kern] : NULL;
         if (k)
-            g->rate = waits(s, g) || (held(s, k) && g->left - g->length * (1 - k->prologue) <= 1e-9) ? 0 : 1 / k->floor;
+            g->rate = waits(s, g) || (k->held && g->left - g->length * (1 - k->prologue) <= 1e-9) ? 0 : 1 / k->floor;
     }
     bool rounded = s->followed && !s->d->sharp;
     unsigned sm_power = rounded ? (unsigned)s->m->k.sm_power : 0, power = rounded ? (unsigned)s->m->k.mem_power : 0;
@@ -269,11 +298,22 @@ static void rates(struct sg_sim *s)
         if (g->live && g->rate * s->kern.p[g->kern].least > 1)
             g->rate = 1 / s->kern.p[g->kern].least;
     }
-    limit(s, s->m->l2_gbps * 1000, power, 0, demand_l2, SG_NO_INDEX);
-    limit(s, s->m->dram_gbps * s->m->dram_sustained * 1000, power, power ? mixed(s) * s->m->k.dram_mix : 0, demand_dram,
-          SG_NO_INDEX);
-    limit(s, 1, 0, 0, demand_hot, SG_NO_INDEX);
-    limit(s, 1, 0, 0, demand_dispatch, SG_NO_INDEX);
+    double l2 = s->m->l2_gbps * 1000, dram = s->m->dram_gbps * s->m->dram_sustained * 1000;
+    struct asked a = asked_of(s);
+    if (short_of(s, a.l2, l2, power)) {
+        limit(s, l2, power, 0, demand_l2, SG_NO_INDEX);
+        a = asked_of(s);
+    }
+    if (short_of(s, a.dram, dram, power)) {
+        limit(s, dram, power, power ? mixed(s) * s->m->k.dram_mix : 0, demand_dram, SG_NO_INDEX);
+        a = asked_of(s);
+    }
+    if (short_of(s, a.hot, 1, 0)) {
+        limit(s, 1, 0, 0, demand_hot, SG_NO_INDEX);
+        a = asked_of(s);
+    }
+    if (short_of(s, a.dispatch, 1, 0))
+        limit(s, 1, 0, 0, demand_dispatch, SG_NO_INDEX);
 }
 
 /* Everything it waits for has ended: when may it start? */
