@@ -306,7 +306,7 @@ static bool is_original(const struct waits *w, uint32_t launch)
         return false;
     const struct dev_module *a = &w->prog->module[l->module],
                             *b = &w->original->module[w->original->graph->launch[k].module];
-    return a->len == b->len && !memcmp(a->ptx, b->ptx, a->len);
+    return a->ptx == b->ptx || (a->len == b->len && !memcmp(a->ptx, b->ptx, a->len));
 }
 
 static int check_covered(struct waits *w, struct dt_err *e)
