@@ -237,6 +237,16 @@ static bool there(struct sg_warp *w, struct sg_shadow **s, uint64_t bytes)
     return *s;
 }
 
+/* Most accesses: whole words are read, nobody but this block has written them, and blocks are in no clusters. False: the
+ * words have to be looked at one by one. */
+static inline bool only_read(struct sg_range *r, uint32_t me, uint64_t at, uint64_t end)
+{
+    struct sg_shadow *s = &r->shadow[at / 4], *last = &r->shadow[end / 4];
+    for (; s < last && !s->split && (!s->writer || s->writer == me); s++)
+        s->reader = !s->reader || s->reader == me ? me : SHADOW_MANY;
+    return s == last;
+}
+
 /* Words that were only touched whole have one shadow; a part of one gives each of its bytes its own. */
 void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_range *range, unsigned lane, uint64_t lo,
                    uint64_t bytes, enum sg_access how)
@@ -245,6 +255,10 @@ void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_ra
     if (r->read_only || w->wk->fault || !there(w, &r->shadow, shadow_bytes(r) / 4))
         return;
     const struct sg_cluster *cl = w->blk->cl;
+    uint64_t from = lo - r->base;
+    if (how == SG_READ && cl->size == 1 && !((from | bytes) & 3) &&
+        only_read(r, (uint32_t)cl->index + 1, from, from + bytes))
+        return;
     struct touch t = {w,         op,        how, lane, (uint32_t)(cl->index * cl->size + w->blk->rank) + 1,
                       cl->phase, cl->phase, lo,  bytes};
     if (w->arrived >> lane & 1) {
