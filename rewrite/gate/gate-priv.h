@@ -35,8 +35,8 @@ int rw_flood_run(struct dev_device *d, struct dev_run *run, const struct ana_res
  * borrowed; placed (NULL: not wanted): the snaps are of that graph's buffers. */
 int rw_snaps_new(struct dev_run *run, const struct ana_result *a, const struct rw_placed *placed,
                  const struct rw_once *once, struct rw_snaps **ret, struct dt_err *e);
-/* What the buffer held in that run before this launch, or behind it, if it writes it. 1: *ret; 0: its fill; negative: it
- * was not kept. */
+/* What the buffer held in that run before this launch, or behind it, if it writes it. 1: *ret; 0: its fill; negative:
+ * it was not kept. */
 int rw_snaps_before(const struct rw_snaps *s, uint32_t launch, uint32_t buffer, const uint8_t **ret);
 int rw_snaps_left(const struct rw_snaps *s, uint32_t launch, uint32_t buffer, const uint8_t **ret);
 bool rw_writes(const struct ana_launch *l, uint32_t buffer);

@@ -9,7 +9,7 @@
  *   versions of dovetail, the rewriter, this file  and the planner's stamp: the device, its figures, the compilers
  *
  * The key is a SHA-256 of these. So planning with the library makes the same decisions as planning without it, and the
- * plan is the same byte for byte; it only runs less. The gate runs the whole plan in any case (plan/choose.c:
+ * plan is the same byte for byte; it only runs less. The gate runs the whole plan in any case (plan/whole.c:
  * verify_final).
  *
  * An entry is "dovetail trial 1\n", the SHA-256 of key and body as text, a newline, and the body. The body has the

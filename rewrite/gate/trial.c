@@ -13,7 +13,7 @@
  * Where each launch of T stands for one of S (programmatic launches), they are tried one by one: of a chain of all
  * layers, what repeats runs once.
  *
- * A trial is a sieve: the plan as a whole is verified at the end, on all inputs (plan/choose.c). Equal edits are tried
+ * A trial is a sieve: the plan as a whole is verified at the end, on all inputs (plan/whole.c). Equal edits are tried
  * once. The layers of a model repeat, and a candidate whose texts, geometry and arguments were tried before passes, or
  * is too slow, at once. The performance library (library.c) remembers trials from one planning to the next.
  *

@@ -206,9 +206,9 @@ struct runs {
     /* gets what original.c finds; NULL: it is not asked, and a race is an error */
     struct rw_original *checked;
     const struct rw_placed *placed; /* the graph that the snaps are of; NULL: the original */
-    const struct dev_cost *cost; /* by launch, NULL: not known */
-    struct dev_cost *mine;       /* from the first input, where no snaps of the original have them */
-    struct rw_once once;         /* of the original, for the first input */
+    const struct dev_cost *cost;    /* by launch, NULL: not known */
+    struct dev_cost *mine;          /* from the first input, where no snaps of the original have them */
+    struct rw_once once;            /* of the original, for the first input */
     const struct ana_result *ana;
     bool flood, whole; /* the run was ended, as NaNs flood it; the next one is not to be */
     unsigned input;

@@ -163,7 +163,7 @@ bool rw_other_kernel(const struct rw_planner *p, uint32_t launch);
 /* The newest state with storage shared again becomes the newest one, p->laid, if it can. */
 int rw_lay_out(struct rw_planner *p, struct dt_err *e);
 
-/* ---- the search (choose.c), doing it again by a recipe (recipe.c) ------------------------------------------------ */
+/* ---- the whole (whole.c), the search (choose.c), doing it again by a recipe (recipe.c) --------------------------- */
 
 int rw_choose(struct rw_planner *p, struct dt_err *e);
 struct rw_way { /* how a recipe wants a candidate: at one of its kind's levels */
@@ -185,6 +185,9 @@ int rw_state_push(struct rw_planner *p, struct rw_state *next, size_t entry, str
 void rw_say(const struct rw_options *o, const char *message, unsigned done, unsigned of);
 /* Try all kinds in order, from the newest state on, until none of them finds anything in what the others made. */
 int rw_all_rounds(struct rw_planner *p, struct dt_err *e);
+/* Is there a candidate of some kind? 1, 0. Refuse every candidate of the original with one reason. */
+int rw_any_candidate(struct rw_planner *p, struct dt_err *e);
+int rw_refuse_all(struct rw_planner *p, const char *text, struct dt_err *e);
 
 /* A kept rewrite as a step of a recipe: `next` is the state it made, `module` the number in the name of its first
  * module. NULL: memory. */

@@ -237,8 +237,8 @@ static bool there(struct sg_warp *w, struct sg_shadow **s, uint64_t bytes)
     return *s;
 }
 
-/* Most accesses: whole words are read, nobody but this block has written them, and blocks are in no clusters. False: the
- * words have to be looked at one by one. */
+/* Most accesses: whole words are read, nobody but this block has written them, and blocks are in no clusters. False:
+ * the words have to be looked at one by one. */
 static inline bool only_read(struct sg_range *r, uint32_t me, uint64_t at, uint64_t end)
 {
     struct sg_shadow *s = &r->shadow[at / 4], *last = &r->shadow[end / 4];

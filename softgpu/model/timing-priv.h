@@ -27,7 +27,7 @@ struct sg_sim_kern { /* a kernel that runs, or a part of one */
     uint64_t nlight; /* how many of the last ones to place */
     /* parts of a block's work before it waits for prerequisites, before it lets dependents start */
     double prologue, trigger;
-    bool heavy_placed, held; /* held: it waits for prerequisites, as of the last step */
+    bool heavy_placed, held;      /* held: it waits for prerequisites, as of the last step */
     uint64_t warps, regs, shared; /* what a block occupies */
     uint32_t cluster;             /* blocks that start together in one GPC */
 };

@@ -183,7 +183,8 @@ static bool held(const struct sg_sim *s, const struct sg_sim_kern *k)
     return false;
 }
 
-/* (k->held is of the last `rates`.) What `g` may still do before something happens: its end, where it waits, or where it triggers. */
+/* What `g` may still do before something happens: its end, where it waits, or where it triggers. (k->held is as `rates`
+ * found it last.) */
 static double until_event(const struct sg_sim *s, const struct sg_sim_group *g)
 {
     const struct sg_sim_kern *k = &s->kern.p[g->kern];
