@@ -31,8 +31,8 @@ int rw_beside_run(struct dev_device *d, struct dev_run *run, const struct dev_pr
 /* Run the steps on what `run` holds, but not further than to where NaNs flood it for good (flood.c): *ret_flood. */
 int rw_flood_run(struct dev_device *d, struct dev_run *run, const struct ana_result *a, bool *ret_flood,
                  struct dt_err *e);
-/* snaps.c. Run all steps on what `run` holds, keep what they write and what they cost. `a`: the analysis of its program,
- * borrowed; placed (NULL: not wanted): the snaps are of that graph's buffers. */
+/* snaps.c. Run all steps on what `run` holds, keep what they write and what they cost. `a`: the analysis of its
+ * program, borrowed; placed (NULL: not wanted): the snaps are of that graph's buffers. */
 int rw_snaps_new(struct dev_run *run, const struct ana_result *a, const struct rw_placed *placed,
                  const struct rw_once *once, struct rw_snaps **ret, struct dt_err *e);
 /* What the buffer held in that run before this launch, or behind it, if it writes it. 1: *ret; 0: its fill; negative:

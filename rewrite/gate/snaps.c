@@ -1,5 +1,6 @@
 /* Snaps: what every launch of the original left in the buffers that it writes, up to SNAP_BYTES, from the run of
- * the reference (verify.c). So it is known what any launch found in memory, and it can run again alone (trial.c, regions.c).
+ * the reference (verify.c). So it is known what any launch found in memory, and it can run again alone (trial.c,
+ * regions.c).
  *
  * They are of the graph that trials refer to. Where that is the normal form, nothing runs for them: it has the posted
  * launches, and its buffers are bytes of the posted ones (struct rw_placed), so the posted run has made them already.
