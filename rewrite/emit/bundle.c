@@ -2,9 +2,9 @@
  *
  * A kernel may fail as text (text.c), at the assembler (rw_resources) or at the loader (rw_state_make). A plan may fail
  * in a comparison, a race or a wait (plan/choose.c, whole.c). Each failure leaves a folder under $DOVETAIL_BUNDLES,
- * named by the plan's digest, with `original.json` and `plan.json`, both for `dovetail run`, and `what.txt`, the reason.
- * If there is a kernel but no plan with it yet, plan.json is the original with this kernel as one more module. To run it, all
- * modules are compiled, so it fails for the same reason.
+ * named by the plan's digest, with `original.json` and `plan.json`, both for `dovetail run`, and `what.txt`, the
+ * reason. If there is a kernel but no plan with it yet, plan.json is the original with this kernel as one more module.
+ * To run it, all modules are compiled, so it fails for the same reason.
  *
  * The worker sets the variable to `bundles` beside the cache if it is not set. If the variable is empty, nothing is
  * kept. Only the newest KEPT folders stay. A folder that cannot be written is no error.

@@ -155,6 +155,49 @@ static void test_same(void **state)
     unmake(&m);
 }
 
+/* What trials need of the graph with versions comes from the posted run; each launch alone on it leaves what the posted
+ * one left, and a pointer that is wrong shows. */
+static void test_snaps(void **state)
+{
+    struct made m, n;
+    struct rw_versions v;
+    struct dt_err e = {0};
+    make("f x0 p0, f p0 p4, i p4 p0, f p0 y0", &m);
+    must(rw_versions_find(m.p, m.a, &v, &e), &e);
+    assert_true(v.n >= 2);
+    for (int wrong = 0; wrong < 2; wrong++) {
+        struct rw_options o = {0};
+        struct rw_planner p = {.dev = dev, .opt = &o, .versions = v};
+        struct rw_placed at;
+        bool other[4] = {[3] = true};
+        uint32_t right = v.buffer[6];
+        v.buffer[6] = wrong ? v.buffer[3] : right; /* the last launch reads what the second one left */
+        apart(&m, &v, &n);
+        v.buffer[6] = right;
+        struct rw_state posted = {.borrowed = true, .graph = m.g, .prog = m.p, .ana = m.a};
+        assert_true(dt_push(&p.state, posted));
+        p.apart = (struct rw_state){.graph = n.g, .prog = n.p, .ana = n.a};
+        rw_gate_init(&p.gate, dev, &o, n.p);
+        must(rw_place(&p, &at, &e), &e);
+        must(rw_reference_checked(dev, m.p, 1, m.a, NULL, NULL, &p.gate.original, &at, &p.gate.ref, &p.gate.snaps, &e),
+             &e);
+        rw_placed_done(&at);
+        const struct dev_cost *cost = rw_snaps_cost(p.gate.snaps), *as_posted = rw_reference_cost(p.gate.ref);
+        assert_int_equal(cost[2].instructions, as_posted[2].instructions);
+        if (!wrong) {
+            must(rw_snaps_check(&p.gate, other, &e), &e);
+            assert_int_equal(cost[3].instructions, as_posted[3].instructions); /* found by itself */
+        } else {
+            assert_int_equal(rw_snaps_check(&p.gate, other, &e), 0);
+        }
+        rw_gate_done(&p.gate);
+        free(p.state.p);
+        unmake(&n);
+    }
+    rw_versions_done(&v);
+    unmake(&m);
+}
+
 /* Versions that are needed one after the other share bytes; with launches that nothing orders, none do. */
 static void test_layout(void **state)
 {
@@ -227,10 +270,8 @@ static void test_plan(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_find),
-        cmocka_unit_test(test_same),
-        cmocka_unit_test(test_layout),
-        cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_find),   cmocka_unit_test(test_same), cmocka_unit_test(test_snaps),
+        cmocka_unit_test(test_layout), cmocka_unit_test(test_plan),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
