@@ -341,6 +341,46 @@ static void delayed(void **state)
     free(text);
 }
 
+static unsigned children(void)
+{
+    char path[64], text[4096] = "";
+    unsigned n = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    FILE *f = fopen(path, "re");
+    if (!f)
+        skip(); /* a kernel without it */
+    (void)!fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    for (const char *t = text; *t; t++)
+        n += *t == ' ';
+    return n;
+}
+
+/* From the second text on the next assembler waits; it makes the same code; it is no use where the environment is
+ * another one; and it can be ended. */
+static void waits_for_text(void **state)
+{
+    dev_compilers_rest();
+    for (int k = 0; k < 4; k++) {
+        char ptx[200];
+        void *cubin = NULL;
+        size_t n = 0;
+        struct dt_err e = {0};
+        snprintf(ptx, sizeof ptx, ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry w%d() { ret; }\n", k);
+        assert_int_equal(children(), k > 1);
+        if (k == 3)
+            setenv("DOVETAIL_CUDA_LIBS", "/nonexistent", 1);
+        int r = dev_assemble(ptx, strlen(ptx), "sm_90", &cubin, &n, &e);
+        assert_true(r == 0 || (k == 3 && r == DT_E_NO_COMPILER));
+        assert_true(r < 0 || (n > 4 && !memcmp(cubin, "\177ELF", 4)));
+        unsetenv("DOVETAIL_CUDA_LIBS");
+        dt_err_done(&e);
+        free(cubin);
+    }
+    dev_compilers_rest();
+    assert_int_equal(children(), 0);
+}
+
 int main(void)
 {
     if (!dev_nvrtc_version() || !dev_nvjitlink_version()) {
@@ -351,6 +391,6 @@ int main(void)
         cmocka_unit_test(delayed), cmocka_unit_test(compiles),     cmocka_unit_test(names_no_folder),
         cmocka_unit_test(headers), cmocka_unit_test(host_headers), cmocka_unit_test(says_why),
         cmocka_unit_test(options), cmocka_unit_test(confined),     cmocka_unit_test(reads_headers_alone),
-        cmocka_unit_test(stopped), cmocka_unit_test(newer_ptx)};
+        cmocka_unit_test(stopped), cmocka_unit_test(newer_ptx),    cmocka_unit_test(waits_for_text)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
