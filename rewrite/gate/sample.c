@@ -307,6 +307,17 @@ static uint32_t *firsts(const struct dt_graph *g, uint32_t *ret_last)
     return first;
 }
 
+/* Does what a launch does, one of each sort, hang on what is in memory? 1, 0. */
+static int by_data(const struct dev_prog *p, const uint32_t *first, struct dt_err *e)
+{
+    bool steady = true;
+    int r = 0;
+    for (uint32_t l = 0; l < p->graph->nlaunch && steady && r == 0; l++)
+        if (first[l] == l && p->graph->launch[l].kind == DT_KERNEL)
+            r = ana_steady(p, l, &steady, NULL, e);
+    return r < 0 ? r : !steady;
+}
+
 /* Run the sample once, on the first input, for the costs of its launches; only until one of each sort has run, if they
  * say that all together are far from `most` (then only the instructions of the others are there). */
 static int costs(struct dev_device *d, const struct dev_prog *p, const struct rw_sample *s, uint64_t most,
@@ -316,7 +327,9 @@ static int costs(struct dev_device *d, const struct dev_prog *p, const struct rw
     uint32_t last, n = p->graph->nlaunch;
     dt_free_ uint32_t *first = firsts(p->graph, &last);
     int r = first ? dev_run_new(d, p, &run, e) : sample_nomem(e);
-    if (r == 0 && (r = dev_run_fill(run, 0, -1, e)) == 0)
+    if (r == 0 && (r = by_data(p, first, e)) > 0) /* filling memory would take longer than what runs here */
+        r = dev_run_fill(run, 0, -1, e);
+    if (r == 0)
         r = dev_run_select(run, s->some, e);
     for (uint32_t l = 0; r == 0 && l < n; l++) {
         uint64_t all = 0;
