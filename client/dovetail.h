@@ -151,10 +151,10 @@ struct dovetail_pointer {
 };
 DOVETAIL_API int dovetail_plan_bind(struct dovetail_plan *p, const struct dovetail_pointer *at, size_t n,
                                     struct dovetail_bound **ret, char **ret_problem);
-/* The same with memory of the binding's own: for scratch, and for every intermediate that `at` does not name. Launches of
- * such bindings may be in flight side by side, as far as the plan's scratch and those intermediates go. `like` (may be
- * NULL): a binding of the plan with the same constant buffers, whose content is then not read again; with it, the call
- * is fine while a stream is being captured. It goes to the original launches if `like` has. */
+/* The same with memory of the binding's own: for scratch, and for every intermediate that `at` does not name. Launches
+ * of such bindings may be in flight side by side, as far as the plan's scratch and those intermediates go. `like` (may
+ * be NULL): a binding of the plan with the same constant buffers, whose content is then not read again; with it, the
+ * call is fine while a stream is being captured. It goes to the original launches if `like` has. */
 DOVETAIL_API int dovetail_plan_bind_own(struct dovetail_plan *p, const struct dovetail_pointer *at, size_t n,
                                         const struct dovetail_bound *like, struct dovetail_bound **ret,
                                         char **ret_problem);

@@ -3,8 +3,8 @@
  *
  * A stream may be being captured meanwhile. Allocating, and waiting, would then end the capture with an error, unless
  * the thread says that it knows what it does (cuThreadExchangeStreamCaptureMode); and nothing may touch the default
- * stream, which the captured one may be ordered with. So the fills go into a stream of their own that is ordered with no
- * other, and are waited for there.
+ * stream, which the captured one may be ordered with. So the fills go into a stream of their own that is ordered with
+ * no other, and are waited for there.
  *
  * Module variables are not scratch: all bindings share them, as all launches of the posted kernels do.
  */
