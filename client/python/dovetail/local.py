@@ -63,7 +63,11 @@ class Local:
                     except ProcessLookupError:
                         pass
 
-        timer = threading.Timer(limit, lambda: (late.set(), kill()))
+        def too_late() -> None:
+            late.set()
+            kill()
+
+        timer = threading.Timer(limit, too_late)
         timer.daemon = True
         timer.start()
         abort.on(kill)
@@ -79,7 +83,8 @@ class Local:
             abort.on(None)
             for f in (p.stdin, p.stdout):
                 try:
-                    f.close()
+                    if f:
+                        f.close()
                 except OSError:
                     pass
             try:

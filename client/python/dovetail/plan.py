@@ -266,7 +266,9 @@ class Bound:
                 cu.call("cuStreamSynchronize", c_void_p(s))
         self._lock = threading.Lock()
         self._r = _Resources(loaded, views)
-        self._at = (native.PointerArg * len(views))(*((n.encode(), v.address) for n, v in views.items()))
+        self._at = (native.PointerArg * len(views))()
+        for at, (name, view) in zip(self._at, views.items()):
+            at.buffer, at.address = name.encode(), view.address
         self._finalizer = weakref.finalize(self, _abandon, self._r)
         self._finalizer.atexit = False
         self._r.slots.append(self._slot(None))
@@ -304,6 +306,11 @@ class Bound:
         _reap()
         if cu.context_id(cu.context()) != self._r.loaded.key:
             raise errors.make("device", "another context is current in this thread than the one this was bound in", 502)
+        if handle > native.STREAM_PER_THREAD:
+            theirs = c_void_p()
+            known = cu.call("cuStreamGetCtx", c_void_p(handle), byref(theirs), fine=(native.INVALID_HANDLE,))
+            if known != native.SUCCESS or theirs.value != self._r.loaded.ctx:
+                raise errors.usage(f"0x{handle:x} is no stream of the context that this was bound in")
         status, number, graph = _capture(cu, handle)
         if status > native.CAPTURE_ACTIVE:
             raise errors.make("device", "the stream's capture has failed already", 502)

@@ -105,6 +105,8 @@ class Service:
                     event(e)
                     if e["event"] in ("done", "failed", "cancelled"):
                         return
+            except socket.timeout:  # nothing happened for a while; a service that is gone refuses the next connection
+                continue
             except (OSError, http.client.HTTPException, ValueError) as e:
                 if isinstance(e, errors.Error):
                     raise

@@ -103,9 +103,12 @@ def _by_dlpack(name: str, obj: Any, stream: int) -> View:
     if kind not in (CUDA, CUDA_MANAGED):
         raise _refuse(name, f"it is on {_DEVICES.get(kind, 'device type %d of DLPack' % kind)}, not on a CUDA device")
     try:
-        capsule = obj.__dlpack__(stream=stream, max_version=(1, 0))
-    except TypeError:
-        capsule = obj.__dlpack__(stream=stream)
+        try:
+            capsule = obj.__dlpack__(stream=stream, max_version=(1, 0))
+        except TypeError:
+            capsule = obj.__dlpack__(stream=stream)
+    except (BufferError, RuntimeError) as e:  # torch: a tensor that requires gradients, say
+        raise _refuse(name, str(e)) from None
     if _api.PyCapsule_IsValid(capsule, b"dltensor_versioned"):
         v = DLManagedVersioned.from_address(_api.PyCapsule_GetPointer(capsule, b"dltensor_versioned"))
         if v.major != 1:

@@ -33,6 +33,10 @@ def capsule_user(a, **change):
             if change.get("old") and "max_version" in how:
                 raise TypeError("max_version")
             change.setdefault("streams", []).append(how.get("stream"))
+            if "fails" in change:
+                raise change["fails"]
+            if "gives" in change:
+                return change["gives"]
             return a.__dlpack__(**how)
     return Tensor()
 
@@ -77,13 +81,13 @@ def test_dlpack_versioned(soft):
     new.restype, new.argtypes = ctypes.py_object, [c_void_p, ctypes.c_char_p, c_void_p]
 
     class Tensor:
-        def __init__(self, major=1, flags=0, strides=None):
+        def __init__(self, major=1, flags=0, strides=None, offset=0):
             self.shape = (ctypes.c_int64 * 2)(8, 8)
             self.strides = (ctypes.c_int64 * 2)(*strides) if strides else None
             self.m = m = tensors.DLManagedVersioned(major=major, minor=1, flags=flags)
             m.tensor = tensors.DLTensor(data=a.data_ptr(), device=tensors.DLDevice(2, 0), ndim=2, code=1, bits=8,
                                         lanes=1, shape=ctypes.cast(self.shape, ctypes.POINTER(ctypes.c_int64)),
-                                        byte_offset=0)
+                                        byte_offset=offset)
             if strides:
                 m.tensor.strides = ctypes.cast(self.strides, ctypes.POINTER(ctypes.c_int64))
 
@@ -94,6 +98,7 @@ def test_dlpack_versioned(soft):
     assert tensors.take("x", Tensor()).readonly is False
     assert tensors.take("x", Tensor(flags=1)).readonly is True
     assert tensors.take("x", Tensor(strides=(8, 1))).bytes == 64
+    assert tensors.take("x", Tensor(offset=16)).address == a.data_ptr() + 16
     for wrong, words in (({"major": 2}, "DLPack 2.1"), ({"strides": (1, 8)}, "contiguous"),
                          ({"strides": (16, 1)}, "gaps")):
         with pytest.raises(dovetail.UsageError, match=words):
@@ -111,6 +116,7 @@ def test_compact():
     (lambda a: object(), "neither DLPack nor the CUDA array interface"),
     (lambda a: Interface(a, strides=(2,)), "contiguous"),
     (lambda a: Interface(a, shape=(a.nbytes // 2,)), "has 16000 bytes, the tensor 8000"),
+    (lambda a: Interface(a, shape=(a.nbytes * 2,)), "has 16000 bytes, the tensor 32000"),
     (lambda a: Interface(a, data=(a.data_ptr(), True)), "read-only"),
     (lambda a: Interface(a, stream=0), "stream 0"),
     (lambda a: Interface(a, mask=1), "mask"),
@@ -119,6 +125,8 @@ def test_compact():
     (lambda a: capsule_user(a, device=(1, 0)), "it is on the host"),
     (lambda a: capsule_user(a, device=(10, 0)), "ROCm"),
     (lambda a: capsule_user(a, device=(99, 0)), "device type 99"),
+    (lambda a: capsule_user(a, fails=BufferError("it requires gradients")), "y: it requires gradients"),
+    (lambda a: capsule_user(a, gives=object()), "no DLPack capsule"),
 ])
 def test_wrong_tensors(pointwise, wrong, words):
     g, plan, _ = pointwise
@@ -184,7 +192,7 @@ def test_assumptions_make_the_original_run(pointwise, soft):
     assert "share memory" in b.fallback
 
 
-def test_constants(local, soft):
+def test_constants(local, soft, monkeypatch):
     g = corpus("gather-constant")
     g.buffers["index"]["data"] = base64.b64encode(struct.pack("<1024I", *range(1024))).decode()
     plan, want = local.optimize(g), local.run(g).sha256
@@ -199,6 +207,12 @@ def test_constants(local, soft):
     s.synchronize()
     assert sums(g, at) == want
     other = soft.Array(4096).set(bytes(4096))
+    # a binding more, for a launch beside that one: the content is not read again
+    fake = Fake(monkeypatch)
+    fake.late.add(bound._r.slots[0].event)
+    at["index"].set(bytes(4096))
+    bound.launch(soft.Stream())
+    assert (bound.in_flight, bound.fallback) == (2, None)
     assert "index does not hold" in plan.bind({**at, "index": other}).fallback
 
 
@@ -220,6 +234,7 @@ def test_streams(pointwise, soft):
         soft.synchronize()
         assert sums(g, at) == want
         b.close()
+    assert [tensors.stream_handle(v) for v in (None, Torch(0), Cupy(0), 2, s)] == [1, 1, 1, 2, s.handle]
     for wrong, words in (0, "stream 0 says neither"), (-1, "no stream"), ("x", "a str is no stream"):
         with pytest.raises(dovetail.UsageError, match=words):
             b.launch(wrong)
@@ -252,6 +267,16 @@ def test_contexts(pointwise, soft):
         cu.call("cuCtxDestroy_v2", ctx)
         cu.call("cuCtxSetCurrent", c_void_p(mine))
     bound.launch()
+    s = soft.Stream()
+    cu.call("cuCtxCreate_v2", byref(ctx), ctypes.c_uint(0), c_int(0))
+    other = soft.Stream()
+    cu.call("cuCtxSetCurrent", c_void_p(mine))
+    with pytest.raises(dovetail.UsageError, match="no stream of the context"):
+        bound.launch(other)
+    bound.launch(s)
+    del other
+    cu.call("cuCtxDestroy_v2", ctx)
+    cu.call("cuCtxSetCurrent", c_void_p(mine))
 
 
 # ---- in flight -----------------------------------------------------------------------------------------------------
@@ -304,6 +329,17 @@ def test_held_until_the_end(pointwise, soft, monkeypatch):
     plan.bind(arrays(g)).close()
     gc.collect()
     assert all(r() is None for r in gone.values())
+
+
+def test_the_end_is_recorded(pointwise, soft, monkeypatch):
+    """behind the launches, on their stream"""
+    g, plan, _ = pointwise
+    b, s, calls, lib = plan.bind(arrays(g)), soft.Stream(), [], native.driver().lib
+    real, launch = lib.cuEventRecord, native.library().dovetail_plan_launch
+    monkeypatch.setattr(lib, "cuEventRecord", lambda *a: calls.append([v.value for v in a]) or real(*a))
+    monkeypatch.setattr(native.library(), "dovetail_plan_launch", lambda *a: calls.append("launch") or launch(*a))
+    b.launch(s)
+    assert calls == ["launch", [b._r.slots[0].event, s.handle]]
 
 
 def free_bytes():
@@ -361,6 +397,22 @@ def test_capture(pointwise, soft):
     plan.bind(arrays(g)).close()
     gc.collect()
     assert gone() is None
+
+
+def test_the_slot_of_a_capture(pointwise, soft):
+    """It is that capture's alone, and free again when the graph is gone."""
+    g, plan, _ = pointwise
+    cu, b, s, graph = native.driver(), plan.bind(arrays(g)), soft.Stream(), c_void_p()
+    cu.call("cuStreamBeginCapture_v2", c_void_p(s.handle), c_int(0))
+    b.launch(s)
+    cu.call("cuStreamEndCapture", c_void_p(s.handle), byref(graph))
+    b.launch(s)
+    assert b.in_flight == 2
+    first = b._r.slots[0]
+    assert first.capture is not None
+    cu.call("cuGraphDestroy", graph)
+    assert first.capture is None and b._r.captures == 0
+    b.close()
 
 
 # ---- the driver ------------------------------------------------------------------------------------------------------

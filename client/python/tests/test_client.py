@@ -111,6 +111,11 @@ def test_a_callback_that_fails_ends_the_job(client):
     with pytest.raises(Mine):
         client.run(endless(2), progress=progress)
     assert time.monotonic() - start < 30
+    if not client.local:
+        end = time.monotonic() + 60
+        while any(j["state"] in ("queued", "running") for j in client._backend().json("GET", "/v1/jobs")[1]["jobs"]):
+            assert time.monotonic() < end
+            time.sleep(0.05)
 
 
 def test_threads(client):
@@ -201,6 +206,10 @@ def test_async_cancel(client):
             await task
         await asyncio.wait_for(a.run(chain(1, "xy")), 60)
     asyncio.run(work())
+    end = time.monotonic() + 60
+    while any(t.name == "dovetail" for t in threading.enumerate()):  # the thread that waited for the job
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_killed_worker(monkeypatch, tmp_path, folder):

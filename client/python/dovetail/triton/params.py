@@ -134,8 +134,8 @@ def divisible(src: Any) -> Dict[str, int]:
     """By argument, what Triton took its value to be divisible by (pointers: bytes)."""
     names, attrs = list(src.fn.arg_names), getattr(src, "attrs", None)
     old = getattr(attrs, "divisible_by_16", None)
-    if old is None and hasattr(attrs, "arg_properties"):
-        old = attrs.arg_properties.get("tt.divisibility")
+    if old is None:
+        old = getattr(attrs, "arg_properties", {}).get("tt.divisibility")
     if old is not None:
         return {names[_index(i, names)]: 16 for i in old}
     found = {}
