@@ -22,6 +22,7 @@ def tests(python, env, *args):
 def main():
     build, args = os.path.abspath(sys.argv[1]), sys.argv[2:]
     env = {k: v for k, v in os.environ.items() if not k.startswith("DOVETAIL_") or k == "DOVETAIL_NVRTC"}
+    env.pop("LD_LIBRARY_PATH", None)  # meson names the software device's folder there, and Triton looks
     env.update(DOVETAIL_HOME=build, PYTHONPATH=os.path.dirname(HERE), PYTHONDONTWRITEBYTECODE="1")
     if args == ["--triton"]:
         found = sorted(glob.glob(os.path.join(ROOT, ".cache/triton/*/complete")))

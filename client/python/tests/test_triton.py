@@ -349,6 +349,26 @@ def test_overlapping_pieces_are_one_buffer(soft, floats, tmp_path):
     assert run(g, tmp_path).outputs["x"] == z.bytes()[:2400]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "int32"])
+def test_torch(soft, tmp_path, dtype):
+    """Tensors of torch on the CPU, with views; without memory on its device `meta`."""
+    torch = pytest.importorskip("torch")
+    dtype = getattr(torch, dtype)
+    x, y, z = ((10 * torch.randn(1000)).to(dtype) for _ in "xyz")
+    with dovetail.triton.capture(data="all") as g:
+        add[(4,)](x, y, z, 1000, BLOCK=256)
+        add[(4,)](x[8:], y[16:], z, 900, BLOCK=256)
+    want = x + y
+    want[:900] = x[8:908] + y[16:916]
+    assert torch.equal(z, want)
+    assert run(g, tmp_path).outputs["z"] == z.view(torch.uint8).numpy().tobytes()
+    with dovetail.triton.capture("sm_80") as g:
+        x, z = torch.empty(1000, device="meta"), torch.empty(1000, device="meta")
+        add[(2,)](x[8:], x, z[500:], 500, BLOCK=256)
+    assert g.launches[0]["args"][:3] == [{"buffer": "x", "offset": 32}, {"buffer": "x"},
+                                         {"buffer": "z", "offset": 2000}]
+
+
 def test_indices_are_data(soft, floats):
     x, y = array(floats(100)), cuda.Array(100, "float32")
     index = array(numpy.arange(100, dtype="int64"))
