@@ -90,6 +90,13 @@ def races(x, BLOCK: tl.constexpr):
     tl.store(x, tl.program_id(0))
 
 
+@triton.jit
+def described(x, y, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    d = tl.make_tensor_descriptor(x, shape=[M, N], strides=[N, 1], block_shape=[BM, BN])
+    e = tl.make_tensor_descriptor(y, shape=[M, N], strides=[N, 1], block_shape=[BM, BN])
+    e.store([tl.program_id(0) * BM, 0], d.load([tl.program_id(0) * BM, 0]) * 2)
+
+
 def array(v):
     return cuda.Array(v.shape, str(v.dtype)).set(v.tobytes())
 
@@ -289,6 +296,19 @@ def test_what_is_recorded(soft, floats):
     assert step["module"] == "add" and g.launches[1]["module"] == "add-2"
     assert g.align == {"x": 16, "z": 16}
     assert g.buffers["x"]["fill"]["dtype"] == "f32" and "data" not in g.buffers["x"]
+
+
+@pytest.mark.skipif(not hasattr(tl, "make_tensor_descriptor"), reason="this Triton has no descriptors on the device")
+def test_scratch_behind_a_hidden_pointer(soft, floats, tmp_path):
+    """Descriptors that a kernel makes lie in memory of the grid, which Triton's caller brings."""
+    x, y = array(floats(64, 64)), cuda.Array((64, 64), "float32")
+    with dovetail.triton.capture(data="all") as g:
+        described[(4,)](x, y, 64, 64, BM=16, BN=64)
+    assert (read(y) == 2 * read(x)).all()
+    step = g.launches[0]
+    assert step["args"][4:] == [{"buffer": "scratch-1"}] + (HIDDEN - 1) * [{"u64": 0}]
+    assert g.buffers["scratch-1"]["role"] == "intermediate" and g.buffers["scratch-1"]["bytes"] % (4 * 256) == 0
+    assert run(g, tmp_path).outputs["y"] == y.bytes()
 
 
 def test_alignment_is_asked_for(soft, floats, tmp_path):
