@@ -112,10 +112,11 @@ DOVETAIL_API int dovetail_find(struct dovetail *d, const char *want, const char 
  * each other), a first launch that the driver refuses. dovetail_bound_fallback says so. If they cannot run either, that
  * is an error.
  *
- * Memory: device memory for the plan's scratch buffers is allocated by dovetail_plan_load and by nothing after it;
- * dovetail_plan_launch allocates nothing at all. Threads: all functions may be called from any thread, at once. But
- * launches of one plan share its intermediates and scratch: as with any kernel, what works on the same memory has to be
- * put in order by the caller (one stream does). A plan lives until it is freed and its last binding is.
+ * Memory: device memory for the plan's scratch buffers is allocated by dovetail_plan_load and by nothing after it but
+ * dovetail_plan_bind_own; dovetail_plan_launch allocates nothing at all. Threads: all functions may be called from any
+ * thread, at once. But launches of one plan share its intermediates and scratch, unless each is of a binding with its
+ * own: as with any kernel, what works on the same memory has to be put in order by the caller (one stream does). A plan
+ * lives until it is freed and its last binding is.
  * Errors: 0 or DOVETAIL_E_…; *ret_problem (may be NULL) then is one sentence, to be freed with free(), else it is
  * unchanged.
  */
@@ -150,6 +151,13 @@ struct dovetail_pointer {
 };
 DOVETAIL_API int dovetail_plan_bind(struct dovetail_plan *p, const struct dovetail_pointer *at, size_t n,
                                     struct dovetail_bound **ret, char **ret_problem);
+/* The same with memory of the binding's own: for scratch, and for every intermediate that `at` does not name. Launches
+ * of such bindings may be in flight side by side, as far as the plan's scratch and those intermediates go. `like` (may
+ * be NULL): a binding of the plan with the same constant buffers, whose content is then not read again; with it, the
+ * call is fine while a stream is being captured. It goes to the original launches if `like` has. */
+DOVETAIL_API int dovetail_plan_bind_own(struct dovetail_plan *p, const struct dovetail_pointer *at, size_t n,
+                                        const struct dovetail_bound *like, struct dovetail_bound **ret,
+                                        char **ret_problem);
 DOVETAIL_API int dovetail_plan_variable(struct dovetail_plan *p, const char *buffer, unsigned long long *ret_address);
 DOVETAIL_API void dovetail_bound_free(struct dovetail_bound *b); /* its launches must have ended; NULL is fine */
 

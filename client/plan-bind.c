@@ -140,8 +140,8 @@ static int plan_bind_content(const struct dovetail_plan *p, CUdeviceptr at, uint
     return r;
 }
 
-/* 0: everything holds; 1: `why` says what does not; negative: error. */
-static int assumes(const struct dovetail_bound *b, struct dt_str *why, struct dt_err *e)
+/* 0: everything holds; 1: `why` says what does not; negative: error. With `read`, contents too. */
+static int assumes(const struct dovetail_bound *b, bool read, struct dt_str *why, struct dt_err *e)
 {
     const struct dovetail_plan *p = b->plan;
     const struct dt_graph *g = p->side[PLAN_NEW].graph;
@@ -158,7 +158,7 @@ static int assumes(const struct dovetail_bound *b, struct dt_str *why, struct dt
     json_object_foreach (json_object_get(g->assumes, "constant"), key, v) {
         uint32_t k = dt_graph_find_buffer(g, key);
         char text[DT_SHA256_TEXT];
-        if (!b->at[k] && g->buffer[k].bytes)
+        if (!read || (!b->at[k] && g->buffer[k].bytes))
             continue; /* no launch of the plan reads it: it would be missing */
         if ((r = plan_bind_content(p, b->at[k], g->buffer[k].bytes, text, e)) < 0)
             return r;
@@ -216,12 +216,15 @@ static int lay_out(struct dovetail_bound *b, int side, struct dt_err *e)
     return 0;
 }
 
-static int bind_one(struct dovetail_bound *b, const struct dovetail_pointer *v, size_t n, struct dt_err *e)
+static int bind_one(struct dovetail_bound *b, const struct dovetail_pointer *v, size_t n, bool own,
+                    const struct dovetail_bound *like, struct dt_err *e)
 {
     struct dovetail_plan *p = b->plan;
     struct dt_str why = {0};
-    const char *name;
+    const char *name, *back = like ? dovetail_bound_fallback(like) : NULL;
     int r = plan_bind_take(b, v, n, e);
+    if (r == 0 && own)
+        r = plan_own_make(b, e);
     for (int k = 0; k < PLAN_SIDES && r == 0; k++) {
         const struct plan_side *s = &p->side[k];
         if (!s->graph || s->why || missing(b, s))
@@ -232,7 +235,9 @@ static int bind_one(struct dovetail_bound *b, const struct dovetail_pointer *v, 
         dt_str_addf(&why, "the plan cannot run here: %s", p->side[PLAN_NEW].why);
     else if (r == 0 && (name = missing(b, &p->side[PLAN_NEW])))
         r = dt_err_set(e, DT_E_USAGE, "buffer %s is not bound", name);
-    else if (r == 0 && (r = assumes(b, &why, e)) == 1)
+    else if (r == 0 && back)
+        dt_str_add(&why, back);
+    else if (r == 0 && (r = assumes(b, !like, &why, e)) == 1)
         r = 0;
     if (r == 0 && why.failed)
         r = plan_bind_nomem(e);
@@ -258,6 +263,7 @@ void dovetail_bound_free(struct dovetail_bound *b)
 {
     if (!b)
         return;
+    plan_own_free(b);
     dovetail_plan_free(b->plan);
     dt_arena_done(&b->arena);
     free(b->why);
@@ -265,8 +271,8 @@ void dovetail_bound_free(struct dovetail_bound *b)
     free(b);
 }
 
-int dovetail_plan_bind(struct dovetail_plan *p, const struct dovetail_pointer *at, size_t n,
-                       struct dovetail_bound **ret, char **ret_problem)
+static int plan_bind_any(struct dovetail_plan *p, const struct dovetail_pointer *at, size_t n, bool own,
+                         const struct dovetail_bound *like, struct dovetail_bound **ret, char **ret_problem)
 {
     struct dt_err e = {0};
     struct dovetail_bound *b = dt_calloc(1, sizeof *b);
@@ -279,7 +285,7 @@ int dovetail_plan_bind(struct dovetail_plan *p, const struct dovetail_pointer *a
     atomic_init(&b->side, PLAN_NEW);
     int r = plan_enter(p, &e);
     if (r == 0) {
-        r = bind_one(b, at, n, &e);
+        r = bind_one(b, at, n, own, like, &e);
         plan_leave(p);
     }
     if (r < 0) {
@@ -288,6 +294,18 @@ int dovetail_plan_bind(struct dovetail_plan *p, const struct dovetail_pointer *a
     }
     *ret = b;
     return 0;
+}
+
+int dovetail_plan_bind(struct dovetail_plan *p, const struct dovetail_pointer *at, size_t n,
+                       struct dovetail_bound **ret, char **ret_problem)
+{
+    return plan_bind_any(p, at, n, false, NULL, ret, ret_problem);
+}
+
+int dovetail_plan_bind_own(struct dovetail_plan *p, const struct dovetail_pointer *at, size_t n,
+                           const struct dovetail_bound *like, struct dovetail_bound **ret, char **ret_problem)
+{
+    return plan_bind_any(p, at, n, true, like, ret, ret_problem);
 }
 
 const char *dovetail_bound_fallback(const struct dovetail_bound *b)

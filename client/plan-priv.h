@@ -21,7 +21,8 @@
     SYM(cuLaunchKernelEx) SYM(cuStreamCreate) SYM(cuStreamDestroy) SYM(cuStreamWaitEvent) SYM(cuEventCreate)           \
     SYM(cuEventDestroy) SYM(cuEventRecord) SYM(cuGraphCreate) SYM(cuGraphDestroy) SYM(cuGraphAddKernelNode)            \
     SYM(cuGraphAddMemsetNode) SYM(cuGraphAddMemcpyNode) SYM(cuGraphAddDependencies) SYM(cuGraphAddEmptyNode)           \
-    SYM(cuGraphKernelNodeSetAttribute) SYM(cuTensorMapEncodeTiled)
+    SYM(cuGraphKernelNodeSetAttribute) SYM(cuTensorMapEncodeTiled) SYM(cuThreadExchangeStreamCaptureMode)             \
+    SYM(cuMemcpyHtoDAsync) SYM(cuStreamSynchronize)
 /* clang-format on */
 
 struct plan_driver {
@@ -74,9 +75,14 @@ struct dovetail_bound {
     char *why;                 /* PLAN_OLD: why not the plan */
     bool ready[PLAN_SIDES];    /* all its buffers are bound */
     CUdeviceptr *at;           /* by buffer, scratch behind */
+    CUdeviceptr *own;          /* by buffer, scratch behind: memory that is freed with it, else 0; NULL: none */
     void ***param[PLAN_SIDES]; /* by launch: kernelParams */
     struct dt_arena arena;
 };
+
+/* Memory of a binding's own (plan-own.c): scratch, and intermediates that are not bound yet. */
+int plan_own_make(struct dovetail_bound *b, struct dt_err *e);
+void plan_own_free(struct dovetail_bound *b);
 
 /* Make ctx current; undone by plan_leave. */
 int plan_enter(const struct dovetail_plan *p, struct dt_err *e);

@@ -11,7 +11,7 @@
 #include "softgpu/libcuda/cu-priv.h"
 
 #define PTX_MAJOR 9 /* the newest language that is understood */
-#define PTX_MINOR 0
+#define PTX_MINOR 4 /* of CUDA 13.4: what Triton 3.9 writes; an instruction that is not known is refused by its name */
 
 static bool starts(const unsigned char *p, const char *with, size_t n)
 {

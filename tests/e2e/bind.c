@@ -3,13 +3,15 @@
  *
  *     bind PLAN [--seed N] [--shift BUFFER BYTES] [--omit BUFFER] [--twice BUFFER] [--overlap A B] [--small BUFFER]
  *          [--change BUFFER] [--extra NAME] [--graph | --capture | --threads N] [--times N] [--together N] [--count]
+ *          [--own]
  *
  * Buffers start as `dovetail run` starts them (graph/fill.c). Prints one JSON document: {"fallback": null or why,
  * "outputs": {BUFFER: "sha256:…"}} or {"error": code, "problem": "…"}. With threads each has memory of its own and a
  * binding of its own, and all must agree; together, all launch one binding at once. --count adds what libdovetail
  * allocated, {"allocations": {"load": N, "bind": N, "launch": N}}: calls of malloc and its like from its code, directly
  * or through the C library, without what the driver allocates. "device" is by how many bytes binding, launching and
- * making graphs reduced the free device memory.
+ * making graphs reduced the free device memory. --own: bindings with memory of their own, to which no intermediate is
+ * given; with --capture a second one, made while the stream is being captured.
  */
 #include <cuda.h>
 #include <dlfcn.h>
@@ -29,7 +31,7 @@ enum { MAX_BUFFER = 256, MAX_THREAD = 16 };
 static struct {
     const char *shift, *omit, *twice, *overlap[2], *small, *change, *extra;
     unsigned long long by, seed;
-    int graph, capture, threads, times, together, count;
+    int graph, capture, threads, times, together, count, own;
 } opt = {.times = 1};
 static struct dt_graph *graph;
 static CUcontext ctx;
@@ -122,8 +124,10 @@ static void *launcher(void *arg)
     return NULL;
 }
 
-static int work(struct dovetail_bound *b, CUstream s, char **problem)
+static int work(struct dovetail_plan *p, const struct dovetail_pointer *at, size_t n, struct dovetail_bound *b,
+                CUstream s, char **problem)
 {
+    struct dovetail_bound *more = NULL;
     int r = 0;
     CUgraph g;
     CUgraphExec x;
@@ -147,18 +151,24 @@ static int work(struct dovetail_bound *b, CUstream s, char **problem)
     if (opt.graph) {
         r = dovetail_plan_graph(b, &g, problem);
     } else {
-        CU(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-        r = dovetail_plan_launch(b, s, problem);
+        CU(cuStreamBeginCapture(s, opt.own ? CU_STREAM_CAPTURE_MODE_GLOBAL : CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        if (opt.own)
+            r = dovetail_plan_bind_own(p, at, n, b, &more, problem);
+        if (r == 0)
+            r = dovetail_plan_launch(more ? more : b, s, problem);
         CU(cuStreamEndCapture(s, &g));
     }
-    if (r < 0)
+    if (r < 0) {
+        dovetail_bound_free(more);
         return r;
+    }
     CU(cuGraphInstantiate(&x, g, 0));
     CU(cuGraphDestroy(g));
     for (int k = 0; k < opt.times; k++)
         CU(cuGraphLaunch(x, s));
     CU(cuStreamSynchronize(s));
     CU(cuGraphExecDestroy(x));
+    dovetail_bound_free(more);
     return 0;
 }
 
@@ -191,7 +201,7 @@ static int run(struct dovetail_plan *p, json_t *out)
             fill[0] ^= 1;
         CU(cuMemcpyHtoD(to, fill, bytes));
         free(fill);
-        if (!mem[k] || is(opt.omit, info.name))
+        if (!mem[k] || is(opt.omit, info.name) || (opt.own && !strcmp(info.role, "intermediate")))
             continue;
         at[n++] = (struct dovetail_pointer){info.name, to + (is(opt.small, info.name) ? 16 : 0)};
         if (is(opt.twice, info.name))
@@ -206,10 +216,10 @@ static int run(struct dovetail_plan *p, json_t *out)
     CU(cuCtxSynchronize());
     size_t before = opt.count ? free_bytes() : 0;
     from_now(BIND);
-    int r = dovetail_plan_bind(p, at, n, &b, &problem);
+    int r = opt.own ? dovetail_plan_bind_own(p, at, n, NULL, &b, &problem) : dovetail_plan_bind(p, at, n, &b, &problem);
     from_now(LAUNCH);
     if (r == 0)
-        r = work(b, s, &problem);
+        r = work(p, at, n, b, s, &problem);
     from_now(NOT);
     if (opt.count)
         json_object_set_new(out, "device", json_integer((json_int_t)before - (json_int_t)free_bytes()));
@@ -233,6 +243,8 @@ static int run(struct dovetail_plan *p, json_t *out)
     json_object_set_new(out, "fallback",
                         b && dovetail_bound_fallback(b) ? json_string(dovetail_bound_fallback(b)) : json_null());
     dovetail_bound_free(b);
+    if (opt.count)
+        json_object_set_new(out, "left", json_integer((json_int_t)before - (json_int_t)free_bytes()));
     for (unsigned k = 0; dovetail_plan_buffer(p, k, &info); k++)
         if (mem[k])
             CU(cuMemFree(mem[k]));
@@ -272,6 +284,8 @@ int main(int argc, char **argv)
             opt.capture = 1;
         else if (is(argv[i], "--count"))
             opt.count = 1;
+        else if (is(argv[i], "--own"))
+            opt.own = 1;
         else if (i++, is(argv[i - 1], "--seed"))
             opt.seed = strtoull(v, NULL, 10);
         else if (is(argv[i - 1], "--threads"))

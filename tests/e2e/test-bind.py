@@ -5,6 +5,7 @@ bind.c is that program; what it computes is compared with what `dovetail run` sa
 """
 import base64
 import copy
+import hashlib
 import json
 import os
 import re
@@ -73,6 +74,30 @@ class Plan:
         return json.loads(tool(BIND, path, *map(str, args)))
 
 
+COUNT = harness.HEAD + """
+.visible .entry count(.param .u64 t, .param .u64 y)
+{
+    .reg .u64 %rd<4>; .reg .u32 %r<4>;
+    ld.param.u64 %rd1, [t]; ld.param.u64 %rd2, [y];
+    cvta.to.global.u64 %rd1, %rd1; cvta.to.global.u64 %rd2, %rd2;
+    atom.global.add.u32 %r1, [%rd1], 1;
+    st.global.u32 [%rd2], %r1;
+    ret;
+}
+"""
+
+
+def counting():
+    """A plan whose one launch leaves in y how often it ran before, by a counter in scratch memory."""
+    doc = {k: v for k, v in Plan("mlp").doc.items() if k != "original"}
+    doc.update(modules={"m": {"ptx": COUNT}}, assumes={"align": {}, "constant": {}, "evidence": "proved"},
+               buffers={"y": {"bytes": 4, "role": "output"}}, scratch={"t": {"bytes": 4, "fill": {"zero": True}}},
+               launches=[{"name": "c", "module": "m", "entry": "count", "grid": [1, 1, 1], "block": [1, 1, 1],
+                          "args": [{"buffer": "t"}, {"buffer": "y"}], "stream": 0, "after": [],
+                          "programmatic": False}])
+    return doc
+
+
 class Right(unittest.TestCase):
     def test_every_way_gives_what_the_graph_gives(self):
         for name in "mlp", "pointwise", "inplace", "gather-constant", "identity", "stencil":
@@ -133,6 +158,37 @@ class Right(unittest.TestCase):
                     self.assertGreater(got["allocations"]["bind"], 0)
                     # a graph's list of nodes
                     self.assertEqual(got["allocations"]["launch"], 1 if "--graph" in way else 0)
+
+    def test_memory_of_its_own(self):
+        """Scratch and intermediates that nobody gave, side by side, also bound while a stream is being captured; all of
+        it goes back."""
+        for name in "mlp", "identity", "inplace", "stencil":
+            p = Plan(name)
+            for way in [], ["--threads", 4], ["--capture"], ["--graph"]:
+                with self.subTest(name, way=way):
+                    got = p.bind("--own", *way)
+                    self.assertEqual((got["outputs"], got["fallback"]), (p.outputs(), None))
+        doc = copy.deepcopy(Plan("mlp").doc)
+        self.assertTrue(any(b["role"] == "intermediate" for b in doc["buffers"].values()))
+        got = Plan("mlp").bind("--own", "--count")
+        self.assertGreater(got["device"], 0)
+        self.assertEqual(got["left"], 0)
+
+    def test_scratch_of_its_own(self):
+        """A counter that starts at zero and that every launch counts up: each binding counts its own."""
+        doc = counting()
+        for way, counts in (["--own", "--threads", 4], 3), (["--own", "--capture"], 3), (["--own"], 3), ([], 3):
+            with self.subTest(way=way):
+                got = Plan("mlp").bind(*way, "--times", 3, doc=doc)
+                want = hashlib.sha256(struct.pack("<I", counts - 1)).hexdigest()
+                self.assertEqual((got["outputs"], got["fallback"]), ({"y": "sha256:" + want}, None))
+
+    def test_like_another(self):
+        """What `like` found out holds: the original launches run, and nothing is read again."""
+        p = Plan("identity")
+        got = p.bind("--own", "--change", "index", "--capture")
+        self.assertIn("index does not hold what the plan was made for", got["fallback"])
+        self.assertEqual(got["outputs"], p.bind("--change", "index")["outputs"])
 
     def test_example(self):
         out = tool(EXAMPLE, Plan("mlp").path)

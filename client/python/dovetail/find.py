@@ -1,0 +1,70 @@
+"""Where worker, library and software device are.
+
+$DOVETAIL_HOME names a build folder of the project or an installation's prefix. Without it: the build folder beside a
+source tree that this package is used from, then where the `dovetail` on the path belongs, then /usr/local and /usr.
+"""
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+from typing import Iterator, List, Optional
+
+from . import errors
+
+_KINDS = {  # below a build folder; below a prefix
+    "worker": (["daemon/dovetail-worker"], ["lib/dovetail/dovetail-worker", "lib/*/dovetail/dovetail-worker",
+                                            "libexec/dovetail/dovetail-worker", "bin/dovetail-worker"]),
+    "library": (["client/libdovetail.so.1"], ["lib/libdovetail.so.1", "lib/*/libdovetail.so.1",
+                                              "lib64/libdovetail.so.1"]),
+    "device": (["softgpu/libcuda.so.1"], ["lib/dovetail/libcuda.so.1", "lib/*/dovetail/libcuda.so.1",
+                                          "libexec/dovetail/libcuda.so.1"]),
+}
+
+
+def homes() -> List[str]:
+    """Folders to look in, the first one that fits counts."""
+    home = os.environ.get("DOVETAIL_HOME")
+    if home:
+        return [home]
+    here = os.path.dirname(os.path.abspath(__file__))
+    found = [os.path.normpath(os.path.join(here, "../../../build"))]
+    cli = shutil.which("dovetail")
+    if cli:
+        folder = os.path.dirname(os.path.realpath(cli))
+        found += [os.path.dirname(folder)]
+    return found + ["/usr/local", "/usr"]
+
+
+def _candidates(kind: str) -> Iterator[str]:
+    build, prefix = _KINDS[kind]
+    for home in homes():
+        for pattern in build + prefix:
+            yield from sorted(glob.glob(os.path.join(glob.escape(home), pattern)))
+
+
+def _find(kind: str) -> Optional[str]:
+    return next((p for p in _candidates(kind) if os.path.isfile(p)), None)
+
+
+def worker() -> str:
+    """The worker program: $DOVETAIL_WORKER, or by the rules above."""
+    path = os.environ.get("DOVETAIL_WORKER") or _find("worker")
+    if not path:
+        raise errors.make("worker-lost", "no dovetail-worker here: DOVETAIL_WORKER, DOVETAIL_HOME and the path name "
+                          "none", 502)
+    return path
+
+
+def library() -> str:
+    """libdovetail.so.1; its bare name, for the dynamic linker, if it is in none of the folders."""
+    return _find("library") or "libdovetail.so.1"
+
+
+def device() -> str:
+    """The software device's libcuda.so.1, which lies in a private folder."""
+    path = _find("device")
+    if not path:
+        raise errors.make("no-device", "the software device's libcuda.so.1 is not here: set DOVETAIL_HOME to a build "
+                          "folder or a prefix", 503)
+    return path
