@@ -112,6 +112,9 @@ bool sg_kernel_refused(const struct sg_kernel *k, char *ret, size_t n);
 unsigned sg_module_kernels(const struct sg_module *m);
 struct sg_kernel *sg_module_kernel_at(struct sg_module *m, unsigned i);
 int sg_module_global(struct sg_module *m, const char *name, uint64_t *ret_addr, uint64_t *ret_bytes);
+/* Which line of the source a line of the PTX comes from, by its .loc: "k.cu:12", "f.cu:3, inlined at k.cu:12"; false:
+ * it does not say. */
+bool sg_module_source(const struct sg_module *m, uint32_t line, char *ret, size_t n);
 
 /* ---- fat binaries (decode/fatbin.c) ------------------------------------------------------------------------------ */
 bool sg_fatbin_is(const void *data);      /* reads up to 4 bytes, none behind one that differs */
