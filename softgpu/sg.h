@@ -157,7 +157,7 @@ enum sg_checks {
     SG_CHECK_ALL = SG_CHECK_RACE | SG_CHECK_UNINIT | SG_CHECK_BARRIER,
 };
 enum { SG_FOUND_RACE, SG_FOUND_UNINIT, SG_FOUND_BARRIER, SG_FOUND };
-/* "race,uninit,barrier,tell", "all", "none" or "" as SG_CHECK_* bits; false: some other word. */
+/* "race,uninit,barrier,bounds,tell", "all", "none" or "" as SG_CHECK_* bits; false: some other word. */
 bool sg_checks_parse(const char *list, unsigned *ret);
 
 enum { SG_STACK_MAX = 512 << 10 }; /* as CUDA */

@@ -118,11 +118,11 @@ static cudaError_t driver_fill(void *lib)
     *(void **)&get = dlsym(lib, "cuGetProcAddress_v2");
     if (get && dladdr(*(void **)&get, &of) && !realpath(of.dli_fname, driver_path))
         snprintf(driver_path, sizeof driver_path, "%s", of.dli_fname);
-    if (!get || get("dovetailGetFault", &p, CUDA_VERSION, 0, NULL) != CUDA_SUCCESS || !p)
+    if (!get || get("dovetailSetFollow", &p, CUDA_VERSION, 0, NULL) != CUDA_SUCCESS || !p)
         return driver_say(cudaErrorSystemDriverMismatch,
                           "this driver is not the software device, which is all that it serves",
                           *driver_path ? driver_path : "libcuda.so.1");
-    dtrt_drv.dovetailGetFault = (dovetailGetFault_t)p;
+    dtrt_drv.dovetailSetFollow = (dovetailSetFollow_t)p;
 #define DRV(name)                                                                                                      \
     *(void **)&dtrt_drv.name = dlsym(lib, SYMBOL(name));                                                               \
     if (!dtrt_drv.name)                                                                                                \

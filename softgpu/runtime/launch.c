@@ -88,7 +88,8 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void 
     DTRT_CONTEXT();
     DTRT_REQUIRE(kernel, cudaErrorInvalidDeviceFunction);
     CUlaunchConfig c = config_of(grid, block, shared, stream);
-    return launch((CUkernel)kernel, &c, args);
+    CUresult r = dtrt_drv.cuLaunchKernelEx(&c, (CUfunction)(void *)kernel, args, NULL);
+    return r == CUDA_SUCCESS ? cudaSuccess : cudaLaunchKernel((void *)kernel, grid, block, args, shared, stream);
 }
 
 cudaError_t cudaLaunchKernel(const void *stub, dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t stream)

@@ -248,9 +248,13 @@ const void *dtrt_stub(const void *kernel)
 {
     const void *stub = kernel;
     pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < room; i++)
-        if (things[i].host && things[i].kernel && things[i].kernel == kernel)
+    for (size_t i = 0; i < room && stub == kernel; i++) {
+        CUfunction f = NULL; /* of the current context: what captured launches say */
+        if (things[i].host && things[i].kernel &&
+            (things[i].kernel == kernel ||
+             (dtrt_drv.cuKernelGetFunction(&f, things[i].kernel) == CUDA_SUCCESS && f == kernel)))
             stub = things[i].host;
+    }
     pthread_mutex_unlock(&lock);
     return stub;
 }
@@ -271,9 +275,13 @@ cudaError_t dtrt_symbol(const void *shadow, CUdeviceptr *ret, size_t *bytes)
 
 cudaError_t __cudaGetKernel(cudaKernel_t *ret, const void *stub)
 {
-    DTRT_CONTEXT();
     DTRT_REQUIRE(ret, cudaErrorInvalidValue);
-    return dtrt_fail(dtrt_kernel(stub, (CUkernel *)ret));
+    *ret = (cudaKernel_t)(uintptr_t)stub; /* programs ask once: where it fails, each launch says why (launch.c) */
+    DTRT_CONTEXT();
+    CUkernel k;
+    DTRT_TRY(dtrt_kernel(stub, &k));
+    *ret = (cudaKernel_t)k;
+    return cudaSuccess;
 }
 
 cudaError_t cudaGetKernel(cudaKernel_t *ret, const void *stub) { return __cudaGetKernel(ret, stub); }

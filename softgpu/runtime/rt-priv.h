@@ -30,7 +30,7 @@ struct dtrt_driver {
 #define DRV(name) __typeof__(&name) name;
 #include "softgpu/runtime/driver.def"
 #undef DRV
-    dovetailGetFault_t dovetailGetFault;
+    dovetailSetFollow_t dovetailSetFollow;
 };
 extern struct dtrt_driver dtrt_drv; /* filled once dtrt_open() has given cudaSuccess */
 cudaError_t dtrt_open(void);        /* the driver is loaded and initialised; else why not, said once on stderr */
@@ -40,7 +40,7 @@ cudaError_t dtrt_ready(void);         /* dtrt_open(), and a context is current i
 cudaError_t dtrt_fail(cudaError_t e); /* keeps it for cudaGetLastError; gives it back */
 cudaError_t dtrt_is(CUresult r);      /* the same of a driver's result: the numbers are equal */
 cudaError_t dtrt_primary(int device, CUcontext *ret);
-int dtrt_device(void); /* of this thread */
+void dtrt_timed(void); /* the program times something: what later launches cost is followed */
 
 /* ---- register.c -------------------------------------------------------------------------------------------------- */
 /* The kernel behind the address of its stub, or behind a cudaKernel_t. */

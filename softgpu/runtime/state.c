@@ -19,6 +19,7 @@ static __thread int state_device;
 static __thread cudaError_t state_last;
 static pthread_mutex_t state_lock = PTHREAD_MUTEX_INITIALIZER;
 static CUcontext state_primary[DEVICES];
+static int state_timed; /* an event that can measure was made */
 
 cudaError_t dtrt_fail(cudaError_t e)
 {
@@ -29,7 +30,26 @@ cudaError_t dtrt_fail(cudaError_t e)
 
 cudaError_t dtrt_is(CUresult r) { return dtrt_fail((cudaError_t)r); }
 
-int dtrt_device(void) { return state_device; }
+/* Make a context current. What launches cost is followed from the first event on that can measure a time. */
+static CUresult state_use(CUcontext c)
+{
+    CUresult r = dtrt_drv.cuCtxSetCurrent(c);
+    if (r == CUDA_SUCCESS && !__atomic_load_n(&state_timed, __ATOMIC_RELAXED))
+        dtrt_drv.dovetailSetFollow(0);
+    return r;
+}
+
+void dtrt_timed(void)
+{
+    if (!__atomic_exchange_n(&state_timed, 1, __ATOMIC_RELAXED))
+        for (CUdevice d = 0; d < DEVICES; d++) {
+            CUcontext was;
+            if (state_primary[d] && dtrt_drv.cuCtxPushCurrent(state_primary[d]) == CUDA_SUCCESS) {
+                dtrt_drv.dovetailSetFollow(1);
+                dtrt_drv.cuCtxPopCurrent(&was);
+            }
+        }
+}
 
 cudaError_t dtrt_primary(int device, CUcontext *ret)
 {
@@ -53,7 +73,7 @@ cudaError_t dtrt_ready(void)
     if (dtrt_drv.cuCtxGetCurrent(&c) == CUDA_SUCCESS && c)
         return cudaSuccess;
     e = dtrt_primary(state_device, &c);
-    return e == cudaSuccess ? (cudaError_t)dtrt_drv.cuCtxSetCurrent(c) : e;
+    return e == cudaSuccess ? (cudaError_t)state_use(c) : e;
 }
 
 cudaError_t cudaSetDevice(int device)
@@ -62,7 +82,7 @@ cudaError_t cudaSetDevice(int device)
     DTRT_OPEN();
     DTRT_TRY(dtrt_primary(device, &c));
     state_device = device;
-    return dtrt_is(dtrt_drv.cuCtxSetCurrent(c));
+    return dtrt_is(state_use(c));
 }
 
 cudaError_t cudaInitDevice(int device, unsigned flags, unsigned more)

@@ -51,8 +51,16 @@ PASS(cudaStreamUpdateCaptureDependencies,
      (cudaStream_t s, cudaGraphNode_t *dep, const cudaGraphEdgeData *edge, size_t n, unsigned flags),
      cuStreamUpdateCaptureDependencies(s, dep, (const CUgraphEdgeData *)edge, n, flags))
 
-PASS(cudaEventCreate, (cudaEvent_t * e), cuEventCreate(e, CU_EVENT_DEFAULT))
-PASS(cudaEventCreateWithFlags, (cudaEvent_t * e, unsigned flags), cuEventCreate(e, flags))
+cudaError_t cudaEventCreate(cudaEvent_t *e) { return cudaEventCreateWithFlags(e, cudaEventDefault); }
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
+{
+    DTRT_CONTEXT();
+    if (!(flags & cudaEventDisableTiming))
+        dtrt_timed();
+    return dtrt_is(dtrt_drv.cuEventCreate(e, flags));
+}
+
 PASS(cudaEventRecord, (cudaEvent_t e, cudaStream_t s), cuEventRecord(e, s))
 PASS(cudaEventRecordWithFlags, (cudaEvent_t e, cudaStream_t s, unsigned flags), cuEventRecordWithFlags(e, s, flags))
 PASS(cudaEventQuery, (cudaEvent_t e), cuEventQuery(e))
