@@ -206,6 +206,7 @@ struct CUgraphNode_st {
     unsigned nop;
     uint64_t id, original; /* original: in a clone or an exec, the id of the node that it copies */
     bool disabled;         /* in an exec: does nothing */
+    bool left;             /* while captured: the last of a stream that was destroyed */
     uint32_t mark;
     double start_us, end_us; /* in an exec: last launch */
 };
