@@ -184,6 +184,7 @@ struct sg_launch {
     unsigned checks;           /* SG_CHECK_*: what is looked for besides what always is */
     struct sg_fault *found;    /* out, [SG_FOUND], zero before, with SG_CHECK_TELL; else NULL */
     uint64_t max_instructions; /* thread-instructions, 0: no limit */
+    bool together;             /* cooperative: its blocks may wait for each other, all of them */
     bool unfollowed;           /* of the statistics, only how much ran: no profile, no distinct bytes */
     /* What the kernel prints is appended here, in the order in which it ran; NULL: nowhere. At least the last
      * `print_bytes` of it are there, and less than twice as many and one call's. */

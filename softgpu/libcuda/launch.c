@@ -334,6 +334,7 @@ CUresult cu_launch_run(struct CUctx_st *c, const struct cu_launch *l, struct sg_
                           .max_instructions = c->max_instructions,
                           .cancel = &w.cancel,
                           .beside = l->beside,
+                          .together = l->cooperative,
                           .unfollowed = c->unfollowed,
                           .record = c->record,
                           .line = c->line,

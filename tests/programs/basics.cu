@@ -93,12 +93,12 @@ int main()
     OK(cudaFreeHost(y));
     OK(cudaStreamDestroy(s));
 
-    int *g, blocks = 8, h[16];
+    int *g, blocks = 200, h[400]; // more than a CPU thread would keep by itself
     OK(cudaMalloc(&g, sizeof h));
     void *args[] = {&g};
     OK(cudaLaunchCooperativeKernel(all_blocks, blocks, 32, args));
     OK(cudaMemcpy(h, g, sizeof h, cudaMemcpyDeviceToHost));
-    printf("grid %d %d\n", h[8], h[15]);
+    printf("grid %d %d\n", h[200], h[399]);
 
     int size, least;
     OK(cudaOccupancyMaxPotentialBlockSize(&least, &size, hello));
