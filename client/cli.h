@@ -15,7 +15,7 @@
 
 struct cli {
     /* options, NULL or false where not given */
-    bool json, local, maps, all_edges, whole, stale, report, calibrate, all;
+    bool json, local, maps, all_edges, whole, stale, report, calibrate, all, flags;
     bool device_given; /* on the command line, not by the environment */
     const char *socket, *device, *cache, *timeout, *output, *allow, *deny, *budget, *seed, *check, *schedule, *dump,
         *limit, *max_age, *max_bytes, *memory;
@@ -109,6 +109,6 @@ void print_recipes(const json_t *list); /* cmd-cache.c: imported plans, a line e
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 typedef int verb_fn(struct cli *c);
 verb_fn cmd_analyze, cmd_optimize, cmd_run, cmd_explain, cmd_cache, cmd_devices, cmd_status, cmd_version, cmd_report,
-    cmd_reprofile, cmd_trace;
+    cmd_reprofile, cmd_trace, cmd_soft;
 
 #endif

@@ -4,6 +4,7 @@
  * status (docs/CONTRACT.md §5): 0 done, 2 wrong usage, 3 the graph was refused, 4 infrastructure, 1 anything else.
  */
 #include <getopt.h>
+#include <limits.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -43,6 +44,7 @@ enum {
     O_REPORT = 1 << 27,
     O_ALL = 1 << 28,
     O_MEMORY = 1 << 29,
+    O_FLAGS = 1 << 30,
 };
 #define ANYWHERE (O_JSON | O_SOCKET | O_LOCAL | O_DEVICE | O_CACHE | O_TIMEOUT | O_HELP)
 
@@ -97,6 +99,8 @@ static const struct opt {
      "what came of the last --stale --budget; as one HTML file with -o FILE.html"},
     {"calibrate", NULL, O_CALIBRATE, offsetof(struct cli, calibrate),
      "measure the device's figures for the timing model, with --local"},
+    {"flags", NULL, O_FLAGS, offsetof(struct cli, flags),
+     "print nvcc's flags for a program that is to run on the software device"},
     {"help", NULL, O_HELP, 0, "this text"},
 };
 #define NOPTS (sizeof opts / sizeof *opts)
@@ -123,6 +127,8 @@ static const struct verb {
      "figures of the cache; its entries; check, clean up, carry elsewhere (-o FILE), signed"},
     {"reprofile", "", 0, 0, O_STALE | O_LIMIT | O_BUDGET | O_REPORT | O_OUTPUT, cmd_reprofile,
      "plan stored graphs again for this device and toolchain"},
+    {"soft", "-- PROGRAM [ARG…]", 0, INT_MAX, O_CHECK | O_SCHEDULE | O_FLAGS, cmd_soft,
+     "run a CUDA program on the software device"},
     {"devices", "", 0, 0, O_CALIBRATE, cmd_devices, "devices of this machine"},
     {"status", "", 0, 0, 0, cmd_status, "how the service is"},
     {"version", "", 0, 0, 0, cmd_version, "version of this program"},

@@ -112,6 +112,9 @@ bool sg_kernel_refused(const struct sg_kernel *k, char *ret, size_t n);
 unsigned sg_module_kernels(const struct sg_module *m);
 struct sg_kernel *sg_module_kernel_at(struct sg_module *m, unsigned i);
 int sg_module_global(struct sg_module *m, const char *name, uint64_t *ret_addr, uint64_t *ret_bytes);
+/* Which line of the source a line of the PTX comes from, by its .loc: "k.cu:12", "f.cu:3, inlined at k.cu:12"; false:
+ * it does not say. */
+bool sg_module_source(const struct sg_module *m, uint32_t line, char *ret, size_t n);
 
 /* ---- fat binaries (decode/fatbin.c) ------------------------------------------------------------------------------ */
 bool sg_fatbin_is(const void *data);      /* reads up to 4 bytes, none behind one that differs */
@@ -154,7 +157,7 @@ enum sg_checks {
     SG_CHECK_ALL = SG_CHECK_RACE | SG_CHECK_UNINIT | SG_CHECK_BARRIER,
 };
 enum { SG_FOUND_RACE, SG_FOUND_UNINIT, SG_FOUND_BARRIER, SG_FOUND };
-/* "race,uninit,barrier,tell", "all", "none" or "" as SG_CHECK_* bits; false: some other word. */
+/* "race,uninit,barrier,bounds,tell", "all", "none" or "" as SG_CHECK_* bits; false: some other word. */
 bool sg_checks_parse(const char *list, unsigned *ret);
 
 enum { SG_STACK_MAX = 512 << 10 }; /* as CUDA */
@@ -181,6 +184,7 @@ struct sg_launch {
     unsigned checks;           /* SG_CHECK_*: what is looked for besides what always is */
     struct sg_fault *found;    /* out, [SG_FOUND], zero before, with SG_CHECK_TELL; else NULL */
     uint64_t max_instructions; /* thread-instructions, 0: no limit */
+    bool together;             /* cooperative: its blocks may wait for each other, all of them */
     bool unfollowed;           /* of the statistics, only how much ran: no profile, no distinct bytes */
     /* What the kernel prints is appended here, in the order in which it ran; NULL: nowhere. At least the last
      * `print_bytes` of it are there, and less than twice as many and one call's. */

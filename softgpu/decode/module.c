@@ -267,3 +267,22 @@ void sg_kernel_set_resources(struct sg_kernel *k, uint32_t registers)
     k->info.registers_estimated = false;
     pthread_mutex_unlock(&k->module->lock);
 }
+
+bool sg_module_source(const struct sg_module *m, uint32_t line, char *ret, size_t n)
+{
+    for (uint32_t i = 0; line && i < m->ptx->nfunc; i++) {
+        const struct ptx_function *f = m->ptx->func[i];
+        if (!f->ninst || f->inst[0].line > line || f->inst[f->ninst - 1].line < line)
+            continue;
+        struct ptx_source s;
+        struct ptx_inst last = {.line = line, .col = UINT32_MAX}; /* of several in a line */
+        if (!ptx_source_of(f, &last, &s))
+            return false;
+        if (s.at_file)
+            snprintf(ret, n, "%s:%u, inlined at %s:%u", s.file, s.line, s.at_file, s.at_line);
+        else
+            snprintf(ret, n, "%s:%u", s.file, s.line);
+        return true;
+    }
+    return false;
+}

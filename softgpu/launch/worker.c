@@ -21,7 +21,15 @@
 #include "base/hash.h"
 
 /* RESIDENT: clusters */
-enum { FUEL = 20000, MAX_THREADS = 64, RESIDENT = 4, MAX_RESIDENT = 64, MAX_BESIDE = 512, SPINNING = 100 };
+enum {
+    FUEL = 20000,
+    MAX_THREADS = 64,
+    RESIDENT = 4,
+    MAX_RESIDENT = 64,
+    MAX_BESIDE = 512,
+    SPINNING = 100,
+    TOGETHER_FUEL = 1000
+};
 #define HELP_AFTER 100e-6
 
 /* ---- order of blocks --------------------------------------------------------------------------------------------- */
@@ -100,11 +108,23 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* A cooperative launch whose blocks talk: each may wait for all others, which must have begun. */
+static bool run_together(const struct sg_run *run) { return run->l->together && run->code->ordered; }
+
+/* Clusters that a worker has room for. */
+static uint32_t most_resident(const struct sg_run *run)
+{
+    uint64_t all = run_together(run) && run->nclusters > MAX_RESIDENT ? run->nclusters : MAX_RESIDENT;
+    return run->l->beside && all < MAX_BESIDE ? MAX_BESIDE : all > UINT32_MAX ? UINT32_MAX : (uint32_t)all;
+}
+
 void sg_worker_run(struct sg_worker *wk)
 {
     struct sg_run *run = wk->run;
     struct sg_beside *beside = run->l->beside;
-    uint32_t target = beside ? MAX_BESIDE : run->l->seed ? RESIDENT : 1, live = 0, turn = 0, idle = 0;
+    uint32_t target = most_resident(run), live = 0, turn = 0, idle = 0;
+    if (!beside && !run_together(run))
+        target = run->l->seed ? RESIDENT : 1;
     while (target > RESIDENT && target * sg_block_bytes(run) * run->cluster_size > SG_MAX_RESIDENT_BYTES)
         target--;
     fenv_t env;
@@ -153,7 +173,7 @@ void sg_worker_run(struct sg_worker *wk)
         if (!live)
             break;
         struct sg_cluster *cl;
-        int64_t fuel = FUEL;
+        int64_t fuel = run_together(run) ? TOGETHER_FUEL : FUEL; /* those that wait spend theirs on looking */
         if (run->l->seed) {
             uint64_t r = dt_splitmix64(run->l->seed, wk->rng++);
             fuel = 20 + (int64_t)(r >> 32) % 2000;
@@ -211,7 +231,7 @@ int sg_worker_init(struct sg_run *run, struct sg_worker *wk, bool track)
     *wk = (struct sg_worker){.run = run, .track = track || race, .race = race};
     wk->bb = dt_calloc(run->code->nbb + 1, sizeof *wk->bb);
     wk->site = dt_calloc(run->code->nsite + 1, sizeof *wk->site);
-    wk->cluster = dt_calloc(run->l->beside ? MAX_BESIDE : MAX_RESIDENT, sizeof *wk->cluster);
+    wk->cluster = dt_calloc(most_resident(run), sizeof *wk->cluster);
     if (!wk->bb || !wk->site || !wk->cluster)
         return DT_E_NOMEM;
     for (uint32_t i = 0; i <= run->code->nsite; i++)

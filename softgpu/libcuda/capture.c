@@ -259,8 +259,9 @@ void cu_capture_abandon(struct CUstream_st *s)
 {
     struct CUgraph_st *g = s->capture;
     bool origin = s->capture_origin;
-    if (!origin) {
-        g->broken = true;
+    if (!origin) { /* what it did must be joined like that of streams that live */
+        for (size_t i = 0; i < s->tail.n; i++)
+            s->tail.p[i]->left = true;
         return;
     }
     capture_leave(s->ctx, g);
@@ -296,6 +297,10 @@ static CUresult joined(const struct CUstream_st *s, bool *ret)
     for (const struct CUstream_st *t = s->ctx->streams; t; t = t->next)
         for (size_t i = 0; t->capture == g && i < t->tail.n; i++)
             *ret = *ret && t->tail.p[i]->mark;
+    for (size_t i = 0; i < g->node.n; i++) {
+        *ret = *ret && (!g->node.p[i]->left || g->node.p[i]->mark);
+        g->node.p[i]->left = false;
+    }
     return CUDA_SUCCESS;
 }
 

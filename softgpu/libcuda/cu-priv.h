@@ -206,6 +206,7 @@ struct CUgraphNode_st {
     unsigned nop;
     uint64_t id, original; /* original: in a clone or an exec, the id of the node that it copies */
     bool disabled;         /* in an exec: does nothing */
+    bool left;             /* while captured: the last of a stream that was destroyed */
     uint32_t mark;
     double start_us, end_us; /* in an exec: last launch */
 };
@@ -321,12 +322,16 @@ struct sg_work cu_launch_work(const struct cu_launch *l, const struct sg_stats *
 
 /* ---- extension.c ---- */
 const char *cu_given_figures(void); /* of the timing models, by dovetailSetFigures; NULL: none */
+bool cu_figures_were_given(void);   /* it was called at all */
 
 /* ---- environment.c: all that the driver reads from the environment ---- */
 /* The models of the devices: the one that DOVETAIL_SOFTGPU_MODEL names, then all that there are; NULL behind the last.
  * Those that DOVETAIL_SOFTGPU_FIGURES is about have its figures. A wrong value of one of these, or of DOVETAIL_CHECK,
  * is an error; the last two say why on stderr. */
 CUresult cu_environment_models(const struct sg_model *ret[CU_DEVICES]);
+/* SYSTEM_DRIVER_MISMATCH, and its path on stderr: another driver is loaded in the process, and the program has not said
+ * that it knows (dovetailSetFigures). */
+CUresult cu_environment_alone(void);
 const char *cu_environment_checks(void);    /* DOVETAIL_CHECK, "" where it is not set */
 const char *cu_environment_check_log(void); /* DOVETAIL_CHECK_LOG, "" where it is not set */
 uint64_t cu_environment_schedule(void);     /* DOVETAIL_SCHEDULE, the seed of new contexts; 0: none */

@@ -1,9 +1,12 @@
 /* What the environment says: the devices that cuInit makes, the seed and the checking modes of new contexts, the log of
- * findings.
+ * findings; and whether a real driver is loaded in the process.
  *
  * README.md has the list. Nothing else of the driver calls getenv. DOVETAIL_CHECK and DOVETAIL_CHECK_LOG are read again
  * for each fault; the others are read by cuInit or when a context is made.
  */
+#include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +37,7 @@ CUresult cu_environment_models(const struct sg_model *ret[CU_DEVICES])
     CU_REQUIRE(ret[0], CUDA_ERROR_NO_DEVICE);
     unsigned checks;
     if (!sg_checks_parse(cu_environment_checks(), &checks)) {
-        fprintf(stderr, "DOVETAIL_CHECK takes race, uninit, barrier, all or none, separated by commas\n");
+        fprintf(stderr, "DOVETAIL_CHECK takes race, uninit, barrier, bounds, all or none, separated by commas\n");
         return CUDA_ERROR_INVALID_VALUE;
     }
     for (size_t i = 0; i + 1 < CU_DEVICES && sg_model_at(i); i++)
@@ -66,4 +69,30 @@ CUresult cu_environment_models(const struct sg_model *ret[CU_DEVICES])
         ret[i] = &own[i];
     }
     return CUDA_SUCCESS;
+}
+
+/* An object of the process that is called like a driver, and is not the one that this code is in. */
+static int stranger_at(struct dl_phdr_info *info, size_t size, void *user)
+{
+    char *ret = user;
+    Dl_info self;
+    const char *slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+    if (!slash || strncmp(slash, "/libcuda.so", 11))
+        return 0;
+    if (dladdr((void *)stranger_at, &self) && (uintptr_t)self.dli_fbase == (uintptr_t)info->dlpi_addr)
+        return 0;
+    snprintf(ret, PATH_MAX, "%s", info->dlpi_name);
+    return 1;
+}
+
+CUresult cu_environment_alone(void)
+{
+    char path[PATH_MAX];
+    if (cu_figures_were_given() || !dl_iterate_phdr(stranger_at, path))
+        return CUDA_SUCCESS;
+    fprintf(stderr,
+            "dovetail's libcuda.so.1: another CUDA driver is loaded in this process, and cannot be used beside the "
+            "software device: %s\n",
+            path);
+    return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 }

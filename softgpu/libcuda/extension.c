@@ -41,6 +41,7 @@ CUresult dovetailDeviceModel(const char **ret, CUdevice dev)
 }
 
 static char given_figures[2048]; /* dovetailSetFigures; "" for none */
+static bool figures_given;       /* it was called: the program knows this device, and that there may be another */
 
 CUresult dovetailSetFigures(const char *figures)
 {
@@ -49,8 +50,11 @@ CUresult dovetailSetFigures(const char *figures)
     CU_REQUIRE(!cu_initialised || !strcmp(given_figures, figures ? figures : ""), CUDA_ERROR_NOT_PERMITTED);
     CU_REQUIRE(!figures || strlen(figures) < sizeof given_figures, CUDA_ERROR_INVALID_VALUE);
     snprintf(given_figures, sizeof given_figures, "%s", figures ? figures : "");
+    figures_given = true;
     return CUDA_SUCCESS;
 }
+
+bool cu_figures_were_given(void) { return figures_given; }
 
 const char *cu_given_figures(void) { return *given_figures ? given_figures : NULL; }
 

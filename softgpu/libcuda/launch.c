@@ -222,25 +222,50 @@ static void put_text(FILE *f, const char *name, const char *s)
     fputc('"', f);
 }
 
-/* A fault for people on stderr, where DOVETAIL_CHECK asked for checks, and as a line of JSON at the end of
- * DOVETAIL_CHECK_LOG. */
-static void launch_report(const struct dovetail_fault *f)
+/* What a fault is called on stderr. */
+static const char *launch_kind_of(const struct dovetail_fault *f)
 {
-    const char *path = cu_environment_check_log();
+    if (f->kind[0])
+        return f->kind;
+    switch (f->num) {
+    case DT_E_BOUNDS: return f->misaligned ? "misaligned" : "bounds";
+    case DT_E_DEADLOCK: return "barrier";
+    default: return dt_err_code(f->num);
+    }
+}
+
+/* A fault for people on stderr, where DOVETAIL_CHECK asked for checks, with the lines of the source that the PTX names
+ * (-lineinfo); and as a line of JSON at the end of DOVETAIL_CHECK_LOG. */
+static void launch_report(const struct dovetail_fault *f, const struct sg_module *m)
+{
+    char at[2048] = "", other[2048] = "";
+    const char *path = cu_environment_check_log(), *asked = cu_environment_checks();
     FILE *log = *path ? fopen(path, "ae") : NULL;
-    if (*cu_environment_checks() && f->kind[0])
-        fprintf(stderr, "dovetail: %s: %s\n", f->kind, f->text);
+    sg_module_source(m, f->line, at, sizeof at);
+    if (f->has_other)
+        sg_module_source(m, f->other_line, other, sizeof other);
+    if (*asked && strcmp(asked, "none")) {
+        fprintf(stderr, "dovetail: %s: %s\n", launch_kind_of(f), f->text);
+        if (*at)
+            fprintf(stderr, "dovetail:     at %s%s%s\n", at, *other ? "; the earlier access at " : "", other);
+    }
     if (!log)
         return;
     fprintf(log, "{\"kind\":\"%s\",\"code\":\"%s\"", f->kind, dt_err_code(f->num));
     put_text(log, "kernel", f->kernel);
     fprintf(log, ",\"block\":[%u,%u,%u],\"thread\":[%u,%u,%u],\"line\":%u,\"bytes\":%u", f->block[0], f->block[1],
             f->block[2], f->thread[0], f->thread[1], f->thread[2], f->line, f->bytes);
+    if (*at)
+        put_text(log, "source", at);
     put_text(log, "place", f->place);
-    if (f->has_other)
-        fprintf(log, ",\"other\":{\"block\":[%u,%u,%u],\"thread\":[%u,%u,%u],\"line\":%u}", f->other_block[0],
+    if (f->has_other) {
+        fprintf(log, ",\"other\":{\"block\":[%u,%u,%u],\"thread\":[%u,%u,%u],\"line\":%u", f->other_block[0],
                 f->other_block[1], f->other_block[2], f->other_thread[0], f->other_thread[1], f->other_thread[2],
                 f->other_line);
+        if (*other)
+            put_text(log, "source", other);
+        fputc('}', log);
+    }
     put_text(log, "text", f->text);
     fputs("}\n", log);
     fclose(log);
@@ -263,21 +288,21 @@ static void launch_told(const struct sg_fault *f, struct dovetail_fault *ret)
     ret->other_line = f->other_line;
 }
 
-static void stick(struct CUctx_st *c, const struct sg_fault *f)
+static void stick(struct CUctx_st *c, const struct sg_fault *f, const struct sg_module *m)
 {
     c->sticky = launch_code_of(f);
     launch_told(f, &c->fault);
-    launch_report(&c->fault);
+    launch_report(&c->fault, m);
 }
 
 /* Findings that did not end the launch. */
-static void launch_found(struct CUctx_st *c, const struct sg_fault *f)
+static void launch_found(struct CUctx_st *c, const struct sg_fault *f, const struct sg_module *m)
 {
     memset(c->found, 0, sizeof c->found);
     for (int k = 0; c->checks & SG_CHECK_TELL && k < SG_FOUND; k++)
         if (f[k].num) {
             launch_told(&f[k], &c->found[k]);
-            launch_report(&c->found[k]);
+            launch_report(&c->found[k], m);
         }
 }
 
@@ -309,6 +334,7 @@ CUresult cu_launch_run(struct CUctx_st *c, const struct cu_launch *l, struct sg_
                           .max_instructions = c->max_instructions,
                           .cancel = &w.cancel,
                           .beside = l->beside,
+                          .together = l->cooperative,
                           .unfollowed = c->unfollowed,
                           .record = c->record,
                           .line = c->line,
@@ -333,11 +359,11 @@ CUresult cu_launch_run(struct CUctx_st *c, const struct cu_launch *l, struct sg_
         watch_stop(&w, thread);
     c->last = *stats;
     launch_print(&printed, x.print_bytes);
-    launch_found(c, findings);
+    launch_found(c, findings, l->f->mod->sg);
     if (r < 0 && !(l->beside && l->beside->stopped)) { /* else another one failed */
         if (!fault.num)                                /* it could not start */
             fault.num = r, fault.kernel = l->f->info->name;
-        stick(c, &fault);
+        stick(c, &fault, l->f->mod->sg);
     }
     return CUDA_SUCCESS;
 }

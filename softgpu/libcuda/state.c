@@ -110,6 +110,7 @@ CUresult cuInit(unsigned flags)
     if (cu_initialised)
         return CUDA_SUCCESS;
     const struct sg_model *model[CU_DEVICES] = {0};
+    CU_TRY(cu_environment_alone());
     CU_TRY(cu_environment_models(model));
     for (size_t i = 0; i < CU_DEVICES; i++)
         device[i].model = model[i];

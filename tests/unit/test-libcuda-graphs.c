@@ -339,6 +339,21 @@ static void modes(void **state)
     IS(F(cuStreamEndCapture)(t, &g), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
     IS(F(cuStreamEndCapture)(s, &g), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
     IS(F(cuStreamEndCapture)(s, &g), CUDA_ERROR_ILLEGAL_STATE);
+    /* a stream that was joined may be destroyed meanwhile; one that was not is missed */
+    for (int joined = 0; joined < 2; joined++) {
+        CUstream gone;
+        OK(F(cuStreamCreate)(&gone, CU_STREAM_NON_BLOCKING));
+        OK(F(cuStreamBeginCapture)(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+        OK(F(cuEventRecord)(e, s));
+        OK(F(cuStreamWaitEvent)(gone, e, 0));
+        OK(F(cuMemsetD8Async)(p, 0, 16, gone));
+        OK(F(cuEventRecord)(e, gone));
+        if (joined)
+            OK(F(cuStreamWaitEvent)(s, e, 0));
+        OK(F(cuStreamDestroy)(gone));
+        IS(F(cuStreamEndCapture)(s, &g), joined ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+    }
+    OK(F(cuGraphDestroy)(g));
     /* two captures do not merge */
     OK(F(cuStreamBeginCapture)(s, CU_STREAM_CAPTURE_MODE_RELAXED));
     OK(F(cuStreamBeginCapture)(t, CU_STREAM_CAPTURE_MODE_RELAXED));
