@@ -44,16 +44,24 @@ def commit():
     return git
 
 
+def new_file(out, name, now):
+    """NAME-DATE-TIME.json, which no other run has: where two end in one second, the later one has the next second."""
+    while True:
+        try:
+            return open(os.path.join(out, f"{name}-{now:%Y%m%d-%H%M%S}.json"), "x", encoding="utf-8")
+        except FileExistsError:
+            now += datetime.timedelta(seconds=1)
+
+
 def write(out, name, device=None, plans=(), maps=(), model=(), figures=()):
     now = datetime.datetime.now()
     os.makedirs(out, exist_ok=True)
-    path = os.path.join(out, f"{name}-{now:%Y%m%d-%H%M%S}.json")
     run = {"date": f"{now:%Y-%m-%d}", "commit": commit(), "host": {"cpu": cpu(), "cores": os.cpu_count()},
            "gpu": device["name"] if device and device["kind"] == "cuda" else None, "plans": list(plans),
            "maps": list(maps), "model": list(model), "figures": list(figures)}
-    with open(path, "w", encoding="utf-8") as f:
+    with new_file(out, name, now) as f:
         json.dump(run, f, indent=1)
         f.write("\n")
-    print(f"written: {path}")
+        print(f"written: {f.name}")
     if STDOUT:
         print(json.dumps(run, indent=1), file=STDOUT)

@@ -67,6 +67,7 @@ struct dev_device {
     CUcontext ctx;
     struct dev_info info;
     unsigned deadline_ms;
+    bool deadline_given; /* by the environment or dev_set_deadline, not the default */
     bool prints;         /* dev_set_print */
     uint64_t limit;      /* of dev_set_limit */
     bool unfollowed;     /* dev_set_follow */

@@ -15,6 +15,7 @@
 #include "device/device-priv.h"
 
 #define DEADLINE_MS 60000
+#define SLOW 40000 /* thread-instructions a millisecond: fewer than the slowest checks run, on a machine of its own */
 #define PRINTED_MOST (1u << 20) /* bytes of what a launch prints: the driver's default */
 
 /* What an error means for a person, where its name does not say. */
@@ -196,6 +197,14 @@ static int device_find(const char *spec, const char *figures, const struct dev_d
     return dt_err_set(e, DT_E_NO_DEVICE, "\"%.40s\" is no device: auto, cuda, cuda:N, soft or soft:MODEL", spec);
 }
 
+/* Of the software device's launches. Those whose instructions are limited end by that, the same on every machine; the
+ * default deadline must not be sooner, however slow the checks are. */
+static unsigned soft_deadline(const struct dev_device *d)
+{
+    uint64_t ms = d->limit / SLOW;
+    return d->deadline_given || ms <= d->deadline_ms ? d->deadline_ms : ms < UINT32_MAX ? (unsigned)ms : UINT32_MAX;
+}
+
 /* A fresh context gets this device's settings. */
 static int settle(struct dev_device *d, struct dt_err *e)
 {
@@ -214,7 +223,7 @@ static int settle(struct dev_device *d, struct dt_err *e)
         snprintf(d->info.sharing, sizeof d->info.sharing, "mps");
     }
     if (!err && d->cu->soft)
-        err = dev_cu(d, d->cu->dovetailSetDeadline(d->deadline_ms), "dovetailSetDeadline", e);
+        err = dev_cu(d, d->cu->dovetailSetDeadline(soft_deadline(d)), "dovetailSetDeadline", e);
     if (!err && d->cu->soft)
         err = dev_cu(d, d->cu->dovetailSetLimit(d->limit), "dovetailSetLimit", e);
     if (!err && d->cu->soft)
@@ -237,8 +246,8 @@ int dev_open_figures(const char *spec, const char *figures, struct dev_device **
     if (!d)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     const char *ms = getenv("DOVETAIL_KERNEL_TIMEOUT_MS");
-    d->deadline_ms =
-        ms && *ms && strspn(ms, "0123456789") == strlen(ms) ? (unsigned)strtoul(ms, NULL, 10) : DEADLINE_MS;
+    d->deadline_given = ms && *ms && strspn(ms, "0123456789") == strlen(ms);
+    d->deadline_ms = d->deadline_given ? (unsigned)strtoul(ms, NULL, 10) : DEADLINE_MS;
     int r = device_find(spec, figures, &d->cu, &d->dev, e);
     if (!r)
         r = read_info(d->cu, d->dev, &d->info, e);
@@ -290,15 +299,18 @@ void dev_set_print(struct dev_device *d, bool on)
 void dev_set_deadline(struct dev_device *d, unsigned ms)
 {
     d->deadline_ms = ms;
+    d->deadline_given = true;
     if (d->cu->soft && !dev_use(d, NULL))
-        d->cu->dovetailSetDeadline(ms);
+        d->cu->dovetailSetDeadline(soft_deadline(d));
 }
 
 void dev_set_limit(struct dev_device *d, uint64_t instructions)
 {
     d->limit = instructions;
-    if (d->cu->soft && !dev_use(d, NULL))
+    if (d->cu->soft && !dev_use(d, NULL)) {
         d->cu->dovetailSetLimit(instructions);
+        d->cu->dovetailSetDeadline(soft_deadline(d));
+    }
 }
 
 void dev_set_follow(struct dev_device *d, bool on)

@@ -49,9 +49,10 @@ const struct dev_info *dev_info(const struct dev_device *d);
 int dev_list(void (*fn)(const char *spec, const struct dev_info *i, void *user), void *user, struct dt_err *e);
 
 /* Wall-clock limit of one kernel, milliseconds (0: none; default 60000, or DOVETAIL_KERNEL_TIMEOUT_MS). The software
- * device stops the kernel; a real one cannot: dev_sync gives DT_E_TIMEOUT, every later call too, nothing is freed, and
- * the process must end without waiting (_exit): the driver then takes the kernel off the device, and another process
- * can use it. */
+ * device stops the kernel, on a busy machine when it had as much CPU time, and with the default deadline not before a
+ * limit of instructions (dev_set_limit) would do so; a real one cannot: dev_sync gives DT_E_TIMEOUT, every later call
+ * too, nothing is freed, and the process must end without waiting (_exit): the driver then takes the kernel off the
+ * device, and another process can use it. */
 void dev_set_deadline(struct dev_device *d, unsigned ms);
 /* Software device only (no effect on a real one): thread-instructions of each later launch, 0: any number. One that
  * needs more is DT_E_TIMEOUT, on every machine alike. */
@@ -255,6 +256,9 @@ int dev_run_fill(struct dev_run *r, uint64_t seed_add, int poison, struct dt_err
 /* One buffer of it. */
 int dev_run_fill_buffer(struct dev_run *r, uint32_t buffer, uint64_t seed_add, int poison, struct dt_err *e);
 int dev_run_buffer(struct dev_run *r, uint32_t buffer, dev_ptr *ret_addr);
+/* Software device only (no effect on a real one): `on`: later launches only read the buffer. One that writes it faults
+ * (DT_E_BOUNDS), so that the race detector need not follow it. Copies of the host may write it. */
+int dev_run_protect(struct dev_run *r, uint32_t buffer, bool on, struct dt_err *e);
 /* The range that holds all buffers but the module variables, red zones included. */
 void dev_run_arena(const struct dev_run *r, dev_ptr *ret_base, uint64_t *ret_bytes);
 /* Appends where the bytes [at, at + bytes) of a stray access lie, by the nearest buffer: "8 bytes past the end of

@@ -217,6 +217,19 @@ int dev_run_buffer(struct dev_run *r, uint32_t buffer, dev_ptr *ret_addr)
     return 0;
 }
 
+int dev_run_protect(struct dev_run *r, uint32_t buffer, bool on, struct dt_err *e)
+{
+    int err = dev_run_live(r, e);
+    if (err < 0 || !r->dev->cu->soft)
+        return err;
+    if (buffer >= r->prog->graph->nbuffer)
+        return dt_err_set(e, DT_E_USAGE, "there is no buffer %u", buffer);
+    const struct dt_buffer *b = &r->prog->graph->buffer[buffer];
+    if (b->module >= 0 || !b->bytes)
+        return 0;
+    return dev_cu(r->dev, r->dev->cu->dovetailArenaProtect(r->addr[buffer], on), "dovetailArenaProtect", e);
+}
+
 int dev_run_upload(struct dev_run *r, uint32_t buffer, const void *p, struct dt_err *e)
 {
     int err = dev_run_live(r, e);

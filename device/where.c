@@ -57,7 +57,11 @@ int dev_run_fault(struct dev_run *r, uint32_t step, int err, struct dt_err *e)
     dt_str_addf(&s, "launch " DT_LAUNCH_BARE ": ", g->launch[step].name);
     dt_str_addn(&s, f.text, n ? n : strlen(f.text));
     if (n) {
-        dt_str_addf(&s, ": %u bytes %s: ", f.bytes, f.misaligned ? "at a misaligned address" : "outside every buffer");
+        bool kept = !f.misaligned && strstr(f.text, "are read-only"); /* dev_run_protect */
+        dt_str_addf(&s, ": %u bytes %s: ", f.bytes,
+                    f.misaligned ? "at a misaligned address"
+                    : kept       ? "in read-only memory"
+                                 : "outside every buffer");
         dev_where(g, r->addr, f.address, f.bytes, &s);
     }
     if (e) {

@@ -83,6 +83,8 @@ int sg_mem_free(struct sg_device *d, uint64_t addr); /* DT_E_NOT_FOUND: not the 
 /* Register memory that is not from sg_mem_alloc (host memory used as device memory, module variables). */
 int sg_mem_register(struct sg_device *d, void *p, uint64_t bytes, bool read_only);
 int sg_mem_unregister(struct sg_device *d, void *p);
+/* The allocation at addr: later launches that write there fault, or may again. */
+int sg_mem_protect(struct sg_device *d, uint64_t addr, bool on);
 /* memory/heap.c: a kernel that uses malloc has been launched: its size is fixed */
 bool sg_heap_made(const struct sg_device *d);
 bool sg_mem_find(const struct sg_device *d, uint64_t addr, uint64_t *ret_base, uint64_t *ret_bytes);

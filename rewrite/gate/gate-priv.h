@@ -14,8 +14,9 @@ struct rw_once {                        /* which launches of a program are equal
     struct dev_device *dev;
     /* by launch: the first one that it is equal to, if they touch the same bytes; itself: none. NULL: nobody asked */
     uint32_t *like;
-    bool *same, *steady; /* by launch: as ana_steady says */
-    bool races;          /* the run is under the race detector, but for those that are equal to one before */
+    bool *same, *steady;          /* by launch: as ana_steady says */
+    bool races;                   /* the run is under the race detector, but for those that are equal to one before */
+    const struct ana_result *ana; /* of the program, borrowed; NULL: not known */
 };
 int rw_once_new(struct dev_device *d, const struct dev_prog *p, struct rw_once *ret, struct dt_err *e);
 void rw_once_done(struct rw_once *o);

@@ -6,6 +6,8 @@
  * too, they cost the same. Equal: kernel, geometry, arguments, offsets, sizes of buffers, and which of them are the
  * same one (rw_add_launch). Others are looked at each time.
  *
+ * What a launch only reads is not followed by the race detector.
+ *
  * Under the race detector a launch runs on one CPU thread and takes several times as long, and following its blocks for
  * their costs takes half as long again; so this is most of the first run of a large graph.
  */
@@ -16,6 +18,17 @@
 
 bool rw_again(const struct rw_once *o, uint32_t launch) { return o && o->like && o->like[launch] != launch; }
 
+/* What the launch only reads, by its footprints, cannot race: if it writes there all the same, it faults. */
+static int only_reads(const struct rw_once *o, struct dev_run *run, uint32_t launch, bool on, struct dt_err *e)
+{
+    const struct ana_launch *l = &o->ana->launch[launch];
+    int r = 0;
+    for (uint32_t k = 0; k < l->naccess && r == 0; k++)
+        if (!l->access[k].writes && !l->access[k].atomics)
+            r = dev_run_protect(run, l->access[k].buffer, on, e);
+    return r;
+}
+
 int rw_once_step(const struct rw_once *o, struct dev_run *run, uint32_t launch, struct dev_cost *cost, struct dt_err *e)
 {
     bool again = rw_again(o, launch), off = again && o->races, known = again && o->steady[launch];
@@ -23,7 +36,10 @@ int rw_once_step(const struct rw_once *o, struct dev_run *run, uint32_t launch, 
         dev_set_schedule(o->dev, 0, false);
     if (known)
         dev_set_follow(o->dev, false);
-    int r = dev_run_step(run, launch, e);
+    bool reads = o && o->races && o->ana && !off && o->ana->prog->graph->launch[launch].kind == DT_KERNEL;
+    int r = reads ? only_reads(o, run, launch, true, e) : 0;
+    r = r < 0 ? r : dev_run_step(run, launch, e);
+    r = r == 0 && reads ? only_reads(o, run, launch, false, e) : r;
     if (known) {
         dev_set_follow(o->dev, true);
         cost[launch] = cost[o->like[launch]];

@@ -7,7 +7,8 @@
  * compared is the launch against itself: in order it leaves what S left.
  *
  * A launch with scratch or a module's variable does not run alone, as another launch may prepare them; its trial tries
- * all orders at once. Launches side by side are no matter of blocks: waits.c, and the last verification.
+ * all orders at once, or those that fit RW_ORDERS_WORK if its blocks wait for each other (dataflow fusion). Launches
+ * side by side are no matter of blocks: waits.c, and the last verification.
  */
 #include "rewrite/gate/gate-priv.h"
 

@@ -12,7 +12,8 @@
  *              races between its threads, and uninitialised shared memory
  *   once       a launch that is equal to one before, which was clean, is not looked at again (once.c). Where from it on
  *              nothing that is touched hangs on data, it does not even run, and the few behind it that are to be looked
- *              at run on buffers of zeros. Which of their bytes nothing has written, the footprints say
+ *              at run on buffers of zeros; so do those behind one of which some blocks ran under the checks. Which of
+ *              their bytes nothing has written, the footprints say
  *   not        a block that is too large by itself; clusters, and blocks that talk, if there is no room for all of them
  *
  * The room is counted in instructions (CHECK_WORK), never in time, and handed out launch by launch, so the same graph
@@ -309,6 +310,7 @@ static int original_one(struct checker *c, uint32_t launch, const struct dev_cos
         n = 0;
     if (r == 0 && n && n < m)
         r = in_part(c, launch, from, m, n, e);
+    c->blind |= kernel && n < m && all_steady(c, launch); /* what all its blocks leave, nobody looks at */
     if (r == 0 && (!c->blind || n == m))
         r = in_whole(c, launch, n && n == m, e);
     c->out->blocks += r == 0 ? n : 0;

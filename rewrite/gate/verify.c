@@ -137,6 +137,7 @@ struct rw_reference {
     bool talks;                     /* blocks of a launch are in conflict: the fast detector cannot be used */
     bool races;                     /* nothing orders them, or threads of a block: no detector can be used */
     bool large;                     /* a pass is long: the race detector sees region by region, not the whole */
+    uint64_t work;                  /* thread-instructions of a pass */
     bool later;                     /* only the first input has run: rw_reference_rest runs the others */
     struct dev_device *dev;         /* these three are for that; borrowed */
     const struct dev_prog *original;
@@ -236,6 +237,7 @@ static int first_input(struct runs *x, const struct ana_result *a, struct rw_sna
     if (r == 0 && x->soft && !x->once.like)
         r = rw_once_new(x->dev, x->original, &x->once, e);
     x->once.races = fast;
+    x->once.ana = a;
     if (r < 0 || (r = rw_watch(x->dev, ref->talks, 0, x->soft && !(ref->talks && x->checked), e)) < 0 ||
         (r = verify_fill(x->run, NULL, g, ref->inputs, 0, e)) < 0)
         return r;
@@ -261,6 +263,7 @@ static int first_input(struct runs *x, const struct ana_result *a, struct rw_sna
     }
     x->limit = x->soft ? 4 * most + HANG : 0;
     ref->large = 8 * all > RW_ORDERS_WORK;
+    ref->work = all;
     if (r == 0 && ref->special)
         rw_special_work(ref->special, all);
     return r < 0 ? r : verify_fetch(x->run, g, &ref->want[0], e);
@@ -562,6 +565,7 @@ int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const s
                 break;
         }
         r = rw_watch(d, talks, k < inputs ? 0 : k - inputs + 1, soft && k >= inputs && !ref->races && !seen, e);
+        dev_set_limit(d, talks && ref->work ? 4 * ref->work + HANG : 0); /* of one launch that may be all */
         if (k < inputs)
             snprintf(what, sizeof what, "input %u", k);
         else
@@ -574,6 +578,7 @@ int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const s
             r = verify_compare(ref->graph, &ref->want[input], plan->graph, &got, compared(ref), what, e);
         outputs_done(&got);
     }
+    dev_set_limit(d, 0);
     rw_watch(d, talks, 0, false, NULL);
     dev_run_free(run);
     delayed_done(&late, text, slow);

@@ -57,7 +57,7 @@ void sg_track_range(struct sg_warp *w, const struct sg_op *op, const struct sg_r
         wk->sectors[1] += n;
         track_mark(wk, r, true, s, n);
     }
-    if (wk->race) {
+    if (wk->race && !r->read_only) {
         uint64_t step = (uint64_t)op->size * op->n;
         for (uint64_t at = lo; at < lo + bytes; at += step ? step : bytes) {
             unsigned lane = step && bytes > step ? (unsigned)((at - lo) / step) : (unsigned)__builtin_ctz(w->mask);
@@ -114,7 +114,7 @@ void sg_track_offsets(struct sg_warp *w, const struct sg_op *op, const struct sg
                       const uint32_t *at, unsigned bytes, enum sg_access how)
 {
     struct sg_worker *wk = w->wk;
-    if (wk->race) {
+    if (wk->race && !r->read_only) {
         uint64_t addr[SG_LANES];
         for (unsigned l = 0; l < SG_LANES; l++)
             addr[l] = base + at[l];

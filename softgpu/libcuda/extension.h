@@ -92,6 +92,8 @@ struct dovetail_work {
     /* An address range of which nothing may be touched but what dovetailArenaAllow allows. */                         \
     EXT(dovetailArenaAlloc, (CUdeviceptr * base, size_t bytes))                                                        \
     EXT(dovetailArenaAllow, (CUdeviceptr p, size_t bytes))                                                             \
+    /* 1: later launches only read what was allowed at p: one that writes there faults, and no races are looked for. */\
+    EXT(dovetailArenaProtect, (CUdeviceptr p, int on))                                                                 \
     EXT(dovetailArenaFree, (CUdeviceptr base))                                                                         \
     /* Modelled start and end of a node in the last launch of a graph, microseconds from that launch. */               \
     EXT(dovetailGraphNodeTime, (CUgraphExec exec, CUgraphNode node, double *start_us, double *end_us))                 \

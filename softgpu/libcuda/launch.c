@@ -3,7 +3,8 @@
  * A launch runs inside the call. A fault does not fail the call: as on hardware it shows at the next call that waits,
  * and then always (c->sticky). Codes: out of bounds 700, misaligned 716, assert 710, trap and race 719, deadlock and
  * deadline 702; the whole story is in dovetailGetFault. The deadline is a watchdog thread that sets the executor's
- * cancel flag.
+ * cancel flag. On a busy machine it waits until this process has had as much CPU time, too, but no longer than PATIENCE
+ * times the deadline.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -145,19 +146,48 @@ CUresult cu_launch_make(struct CUctx_st *c, CUfunction f, const CUlaunchConfig *
 }
 
 /* ---- the watchdog: one thread a launch that has a deadline ---- */
+#define PATIENCE 10 /* times the deadline that the clock may take, if the process got no CPU time */
+
 struct watch {
     pthread_mutex_t lock;
     pthread_cond_t cond;
     bool done;
     volatile int cancel;
     struct timespec until;
+    uint64_t began_ms, ran_ms, ms; /* the clock and the process's CPU time at its start; the deadline */
 };
+
+static uint64_t watch_clock(clockid_t id)
+{
+    struct timespec t = {0};
+    clock_gettime(id, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static void watch_for(struct watch *w, uint64_t ms)
+{
+    clock_gettime(CLOCK_MONOTONIC, &w->until);
+    w->until.tv_sec += (time_t)(ms / 1000);
+    w->until.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (w->until.tv_nsec >= 1000000000)
+        w->until.tv_sec++, w->until.tv_nsec -= 1000000000;
+}
+
+/* Is there more to wait? Then w->until is when to look again. */
+static bool watch_more(struct watch *w)
+{
+    uint64_t ran = watch_clock(CLOCK_PROCESS_CPUTIME_ID) - w->ran_ms;
+    if (ran >= w->ms || watch_clock(CLOCK_MONOTONIC) - w->began_ms >= PATIENCE * w->ms)
+        return false;
+    watch_for(w, w->ms - ran);
+    return true;
+}
 
 static void *watch(void *arg)
 {
     struct watch *w = arg;
     pthread_mutex_lock(&w->lock);
-    while (!w->done && pthread_cond_timedwait(&w->cond, &w->lock, &w->until) != ETIMEDOUT)
+    while (!w->done && (pthread_cond_timedwait(&w->cond, &w->lock, &w->until) != ETIMEDOUT || watch_more(w)))
         ;
     if (!w->done)
         w->cancel = 1;
@@ -173,11 +203,10 @@ static bool watch_start(struct watch *w, unsigned ms, pthread_t *ret)
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->cond, &a);
     pthread_condattr_destroy(&a);
-    clock_gettime(CLOCK_MONOTONIC, &w->until);
-    w->until.tv_sec += ms / 1000;
-    w->until.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (w->until.tv_nsec >= 1000000000)
-        w->until.tv_sec++, w->until.tv_nsec -= 1000000000;
+    w->ms = ms;
+    w->began_ms = watch_clock(CLOCK_MONOTONIC);
+    w->ran_ms = watch_clock(CLOCK_PROCESS_CPUTIME_ID);
+    watch_for(w, ms);
     return pthread_create(ret, NULL, watch, w) == 0;
 }
 

@@ -238,6 +238,14 @@ CUresult dovetailArenaAllow(CUdeviceptr p, size_t bytes)
     return CUDA_SUCCESS;
 }
 
+CUresult dovetailArenaProtect(CUdeviceptr p, int on)
+{
+    CU_CONTEXT(c);
+    const struct cu_range *r = cu_range_at(c, p, true);
+    CU_REQUIRE(r && r->kind == CU_RANGE_ARENA, CUDA_ERROR_INVALID_VALUE);
+    return cu_from_dt(sg_mem_protect(c->dev->sg, p, on));
+}
+
 CUresult dovetailArenaFree(CUdeviceptr base)
 {
     CU_CONTEXT(c);

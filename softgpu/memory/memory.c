@@ -289,6 +289,17 @@ static int memory_drop(struct sg_device *d, uint64_t addr, bool registered)
 int sg_mem_free(struct sg_device *d, uint64_t addr) { return memory_drop(d, addr, false); }
 int sg_mem_unregister(struct sg_device *d, void *p) { return memory_drop(d, (uint64_t)(uintptr_t)p, true); }
 
+int sg_mem_protect(struct sg_device *d, uint64_t addr, bool on)
+{
+    pthread_mutex_lock(&d->lock);
+    size_t i = lower(d->alloc, d->nalloc, addr);
+    bool there = i < d->nalloc && d->alloc[i].base == addr;
+    if (there)
+        d->alloc[i].read_only = on;
+    pthread_mutex_unlock(&d->lock);
+    return there ? 0 : DT_E_NOT_FOUND;
+}
+
 int sg_mem_register(struct sg_device *d, void *p, uint64_t bytes, bool read_only)
 {
     uint64_t base = (uint64_t)(uintptr_t)p;

@@ -1,7 +1,9 @@
 """./dev gpu from end to end, in its short form: on the software device, and beside the driver of fake-gpu.c, which
 shows that the way of a real GPU is walked: CUPTI's records, noise, a chip that slows down, cases that differ. What a
 GPU would answer is shown by a GPU only."""
+import contextlib
 import glob
+import io
 import json
 import os
 import shutil
@@ -17,6 +19,7 @@ sys.path[:0] = [os.path.join(ROOT, "bench"), os.path.join(ROOT, "tests/api")]
 import cases  # noqa: E402
 import process  # noqa: E402
 import check as schema  # noqa: E402
+import results  # noqa: E402
 import results_page  # noqa: E402
 
 BUILD = os.environ["DOVETAIL_BUILD"]
@@ -168,6 +171,15 @@ class Flow(unittest.TestCase):
 
     def test_page(self):
         subprocess.run([sys.executable, "-B", os.path.join(ROOT, "bench/results_page.py"), "--check"], check=True)
+
+
+class Files(unittest.TestCase):
+    def test_one_second(self):
+        """Runs that end in one second leave a file each."""
+        with tempfile.TemporaryDirectory() as out, contextlib.redirect_stdout(io.StringIO()):
+            for _ in range(3):
+                results.write(out, "models")
+            self.assertEqual(len(glob.glob(f"{out}/models-*.json")), 3)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
 /* Graphs on the software device through device/: checked, run, faulted, timed. PTX only, so that it runs without
  * NVRTC. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -434,6 +437,69 @@ static void faults(void **state)
     runs(NULL); /* a reset device is as good as new */
 }
 
+/* A machine that gives this process no CPU time for longer than the deadline does not end its launch: the limit of
+ * instructions does, as everywhere. */
+static void busy(void **state)
+{
+    struct dt_err e = {0};
+    struct dev_prog *p;
+    struct dev_run *r;
+    struct dt_graph *g =
+        graph("{\"module\": \"m\", \"entry\": \"spin\", \"grid\": [1,1,1], \"block\": [1024,1,1], \"args\": []}", "");
+    dev_set_deadline(dev, 2000);
+    dev_set_limit(dev, 200000000);
+    if (dev_prog_new(dev, g, NULL, NULL, &p, &e) < 0 || dev_run_new(dev, p, &r, &e) < 0 ||
+        dev_run_fill(r, 0, -1, &e) < 0)
+        fail_msg("%s", e.detail);
+    pid_t me = getpid(), child = fork();
+    if (!child) {
+        usleep(20000);
+        kill(me, SIGSTOP);
+        usleep(2500000);
+        kill(me, SIGCONT);
+        _exit(0);
+    }
+    assert_int_equal(dev_run_once(r, &e), DT_E_TIMEOUT);
+    waitpid(child, NULL, 0);
+    if (!strstr(e.detail, "over the limit"))
+        fail_msg("%s", e.detail);
+    dt_err_done(&e);
+    dev_set_limit(dev, 0);
+    dev_set_deadline(dev, 60000);
+    assert_int_equal(dev_reset(dev, &e), 0);
+    dev_run_free(r);
+    dev_prog_free(p);
+    dt_graph_free(g);
+}
+
+/* What is said to be only read faults where it is written, and is as before when that is taken back. */
+static void protects(void **state)
+{
+    struct dt_err e = {0};
+    struct dev_prog *p;
+    struct dev_run *r;
+    struct dt_graph *g = graph(L("x", "y", "1000"), "");
+    uint32_t x = dt_graph_find_buffer(g, "x"), y = dt_graph_find_buffer(g, "y");
+    if (dev_prog_new(dev, g, NULL, NULL, &p, &e) < 0 || dev_run_new(dev, p, &r, &e) < 0 ||
+        dev_run_protect(r, y, true, &e) < 0 || dev_run_protect(r, x, true, &e) < 0 || dev_run_fill(r, 0, -1, &e) < 0)
+        fail_msg("%s", e.detail);
+    assert_int_equal(dev_run_protect(r, g->nbuffer, true, &e), DT_E_USAGE);
+    dt_err_done(&e);
+    assert_int_equal(dev_run_protect(r, y, false, &e), 0);
+    dev_set_schedule(dev, 1, true); /* x is not followed, y is */
+    assert_int_equal(dev_run_once(r, &e), 0);
+    dev_set_schedule(dev, 0, false);
+    assert_int_equal(dev_run_protect(r, y, true, &e), 0);
+    assert_int_equal(dev_run_once(r, &e), DT_E_BOUNDS);
+    if (!strstr(e.detail, "read-only"))
+        fail_msg("%s", e.detail);
+    dt_err_done(&e);
+    assert_int_equal(dev_reset(dev, &e), 0);
+    dev_run_free(r);
+    dev_prog_free(p);
+    dt_graph_free(g);
+}
+
 static void modules(void **state)
 {
     struct dt_err e = {0};
@@ -588,6 +654,6 @@ int main(void)
         cmocka_unit_test(modules),     cmocka_unit_test(runs),          cmocka_unit_test(streams),
         cmocka_unit_test(refuses),     cmocka_unit_test(bad_modules),   cmocka_unit_test(unneeded),
         cmocka_unit_test(same_length), cmocka_unit_test(newer_version), cmocka_unit_test(faults),
-        cmocka_unit_test(tensor_maps)};
+        cmocka_unit_test(tensor_maps), cmocka_unit_test(busy),          cmocka_unit_test(protects)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

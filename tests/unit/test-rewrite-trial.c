@@ -340,6 +340,40 @@ static void one_block(struct dt_str *ptx) /* all blocks do what block 0 does */
     assert_true(n > 0);
 }
 
+/* What the first load took goes back to where it came from: no byte is another one. */
+static void writes_back(struct dt_str *ptx)
+{
+    char *load = strstr(ptx->s, "ld.global"), *name = load ? strchr(load, '%') : NULL;
+    char *comma = name ? strchr(name, ',') : NULL, *at = comma ? strchr(comma, '[') : NULL;
+    char *end = at ? strchr(at, ';') : NULL;
+    assert_non_null(end);
+    struct dt_str s = {0};
+    dt_str_addn(&s, ptx->s, (size_t)(end + 1 - ptx->s));
+    dt_str_addf(&s, " st.global.f32 %.*s, %.*s;", (int)(end - at), at, (int)(comma - name), name);
+    dt_str_add(&s, end + 1);
+    dt_str_done(ptx);
+    *ptx = s;
+}
+
+/* Of what S only reads the race detector keeps nothing: a T that writes it is refused in the first block order. */
+static void test_only_reads(void **state)
+{
+    struct world w;
+    struct rw_trial t;
+    struct dt_err e = {0};
+    world_open(&w);
+    fuse(&w, 0, 1, "global", writes_back);
+    assert_int_equal(rw_trial_begin(&t, &w.p.gate, &w.x, &w.next, w.fused, &e), 1);
+    int r = rw_trial_finish(&t, &e);
+    assert_int_equal(r, DT_E_BOUNDS);
+    assert_non_null(strstr(e.detail, "read-only"));
+    assert_int_equal(rw_recover(w.dev, r, &e), r);
+    dt_err_done(&e);
+    rw_trial_done(&t);
+    unfuse(&w);
+    world_close(&w);
+}
+
 /* Block orders that a trial left out are run at the end for what stays: equal launches once, a race is found. */
 static void test_orders(void **state)
 {
@@ -718,8 +752,9 @@ int main(void)
         cmocka_unit_test(test_time),     cmocka_unit_test(test_derive),       cmocka_unit_test(test_steps),
         cmocka_unit_test(test_agree),    cmocka_unit_test(test_bundles_kept), cmocka_unit_test(test_differ),
         cmocka_unit_test(test_chain),    cmocka_unit_test(test_once),         cmocka_unit_test(test_flood),
-        cmocka_unit_test(test_analysis), cmocka_unit_test(test_orders),       cmocka_unit_test(test_regions),
-        cmocka_unit_test(test_alike),    cmocka_unit_test(test_beside),       cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_analysis), cmocka_unit_test(test_orders),       cmocka_unit_test(test_only_reads),
+        cmocka_unit_test(test_regions),  cmocka_unit_test(test_alike),        cmocka_unit_test(test_beside),
+        cmocka_unit_test(test_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
