@@ -136,6 +136,7 @@ struct ana_options {
     bool all_edges;
     bool no_summary;    /* no launch is summarised, slices run; the result is the same (for the tests that say so) */
     bool no_slice;      /* every launch runs whole; the result is the same */
+    bool offline;       /* nothing runs on `d`, which another thread uses: DT_E_UNSUPPORTED where a launch has to */
     uint64_t max_bytes; /* of recorder memory, 0: 4 GiB */
     /* Launches that another result knows already: same[i] is the launch of base->prog whose footprint is that of launch
      * i, UINT32_MAX: none, it is recorded. Same entry, geometry and arguments, buffers numbered alike. What is not

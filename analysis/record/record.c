@@ -206,6 +206,8 @@ static int record_prepare(struct ana_rec *s)
         s->device |= runs(s, k);
     if (rc || !s->device)
         return rc;
+    if (s->o->offline)
+        return dt_err_set(s->e, DT_E_UNSUPPORTED, "a launch has to run");
     rc = prepare_run(s);
     for (uint32_t i = 0; i < g->nmodule && !rc; i++) {
         bool used = false;

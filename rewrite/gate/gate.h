@@ -157,6 +157,7 @@ struct rw_trial {
     bool repeated;   /* an equal one passed in this planning */
     /* thread-instructions of S and T, and of T under the block orders, but of what is repeated; ran or known */
     uint64_t work, order_work;
+    bool ran;                        /* block orders did, here */
     bool unseen;                     /* block orders and race detector are left to the verification of the plan */
     bool known, *touched, *compared; /* T's costs are known from an equal one that passed; by buffer */
     char library[DT_SHA256_TEXT];    /* its key there, "": none */
@@ -168,6 +169,8 @@ int rw_trial_begin(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *
                    uint32_t first, struct dt_err *e);
 /* The same under shuffled block orders with the race detector. Only after rw_trial_begin gave 1. */
 int rw_trial_finish(struct rw_trial *t, struct dt_err *e);
+/* Tell the library. Apart from rw_trial_finish, during which another thread may ask it. */
+void rw_trial_keep(const struct rw_trial *t);
 void rw_trial_done(struct rw_trial *t);
 /* The orders that trials left to the end, of all new launches of the state, which is analysed (orders.c). Errors as
  * above. */

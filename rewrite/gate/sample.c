@@ -308,7 +308,7 @@ static uint32_t *firsts(const struct dt_graph *g, uint32_t *ret_last)
 }
 
 /* Does what a launch does, one of each sort, hang on what is in memory? 1, 0. */
-static int by_data(const struct dev_prog *p, const uint32_t *first, struct dt_err *e)
+static int sample_by_data(const struct dev_prog *p, const uint32_t *first, struct dt_err *e)
 {
     bool steady = true;
     int r = 0;
@@ -327,7 +327,7 @@ static int costs(struct dev_device *d, const struct dev_prog *p, const struct rw
     uint32_t last, n = p->graph->nlaunch;
     dt_free_ uint32_t *first = firsts(p->graph, &last);
     int r = first ? dev_run_new(d, p, &run, e) : sample_nomem(e);
-    if (r == 0 && (r = by_data(p, first, e)) > 0) /* filling memory would take longer than what runs here */
+    if (r == 0 && (r = sample_by_data(p, first, e)) > 0) /* filling memory would take longer than what runs here */
         r = dev_run_fill(run, 0, -1, e);
     if (r == 0)
         r = dev_run_select(run, s->some, e);

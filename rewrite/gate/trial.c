@@ -544,8 +544,14 @@ int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
     struct rw_tried *x = rw_trial_find(t->gate, t->key);
     if (x)
         x->orders = t->orders;
-    rw_library_put(t, &t->next->cost[t->first], t->orders);
+    t->ran = true;
     return 0;
+}
+
+void rw_trial_keep(const struct rw_trial *t)
+{
+    if (t->ran)
+        rw_library_put(t, &t->next->cost[t->first], t->orders);
 }
 
 void rw_trial_done(struct rw_trial *t)

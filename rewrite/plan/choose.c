@@ -30,6 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/parallel.h"
 #include "base/subject.h"
 
 void rw_say(const struct rw_options *o, const char *message, unsigned done, unsigned of)
@@ -156,11 +157,11 @@ static bool same_buffers(const struct dt_graph *x, const struct dt_graph *y)
     return same;
 }
 
-/* Make next->ana. What is known about the launches that stay is reused. */
-static int analyse(struct rw_planner *p, const struct rw_edit *x, struct rw_state *next, struct dt_err *e)
+/* Make next->ana. What is known about the launches that stay is reused. offline: the device is in use. */
+static int analyse(struct rw_planner *p, const struct rw_edit *x, bool offline, struct rw_state *next, struct dt_err *e)
 {
     const struct rw_state *now = &p->state.p[p->state.n - 1];
-    struct ana_options o = {.memo = p->opt->footprints};
+    struct ana_options o = {.memo = p->opt->footprints, .offline = offline};
     bool alone = same_buffers(now->graph, next->graph);
     for (uint32_t k = 0; k < x->nlaunch; k++)
         alone = alone && rw_stands_alone(now->ana, x->launch[k]);
@@ -191,7 +192,7 @@ static int choose_build(struct rw_planner *p, struct rw_edit *x, unsigned level,
         r = r ? r : rw_machine_code(&p->gate, x, next, first, why, &mine);
     }
     if (r == 0 && p->gate.sample) { /* the graph is too large for trials on what launches leave in memory */
-        if ((r = analyse(p, x, next, &mine)) == 0 &&
+        if ((r = analyse(p, x, false, next, &mine)) == 0 &&
             (r = rw_verify_plan(p->dev, p->gate.ref, next->prog, next->ana, 1, 0, false, next->cost, &mine)) < 0 &&
             !rw_fatal(r)) {
             *ret_wrong = true;
@@ -225,9 +226,29 @@ static int choose_well(struct rw_planner *p, const struct rw_edit *x, struct rw_
     struct dt_err bad = {0};
     if (!x->kind->made_well)
         return 0;
-    int r = next->ana ? 0 : analyse(p, x, next, &bad);
+    int r = next->ana ? 0 : analyse(p, x, false, next, &bad);
     r = choose_refused(rw_recover(p->dev, r, &bad), "analysis of the new launch", &bad, NULL, why, e);
     return r ? r : !x->kind->made_well(x, next, why);
+}
+
+struct accept { /* what is done side by side for a candidate that is faster */
+    struct rw_planner *p;
+    const struct rw_edit *x;
+    struct rw_trial *trial;
+    struct rw_state *next;
+    struct dt_err *bad; /* of the block orders */
+    int r;
+};
+
+static void accept_half(void *user, size_t k)
+{
+    struct accept *a = user;
+    struct dt_err none = {0};
+    if (k == 0)
+        a->r = rw_trial_finish(a->trial, a->bad);
+    else if (!a->next->ana)
+        analyse(a->p, a->x, true, a->next, &none); /* what does not come out is done again, and then says why */
+    dt_err_done(&none);
 }
 
 /* Verify the state quickly and analyse it. 0, 1: refused, negative: error. */
@@ -238,13 +259,18 @@ static int choose_accept(struct rw_planner *p, const struct rw_edit *x, struct r
     int r = choose_well(p, x, next, why, e);
     if (r)
         return r;
-    r = trial->want || trial->known
-            ? rw_trial_finish(trial, &bad)
-            : rw_verify_plan(p->dev, p->gate.ref, next->prog, next->ana, p->gate.sample ? 0 : 1, 2, false, NULL, &bad);
+    if (trial->want || trial->known) { /* the device is busy with one thing and one thread */
+        struct accept a = {p, x, trial, next, &bad, 0};
+        dt_parallel(2, 2, accept_half, &a);
+        r = a.r;
+        rw_trial_keep(trial);
+    } else {
+        r = rw_verify_plan(p->dev, p->gate.ref, next->prog, next->ana, p->gate.sample ? 0 : 1, 2, false, NULL, &bad);
+    }
     bool verified = r == 0;
     p->unseen |= trial->unseen;
     if (verified) {
-        r = next->ana ? 0 : analyse(p, x, next, &bad);
+        r = next->ana ? 0 : analyse(p, x, false, next, &bad);
     }
     bool analysed = verified && r == 0;
     if (analysed)
