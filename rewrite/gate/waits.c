@@ -392,7 +392,7 @@ static int by_the_rules(struct waits *w, const char *name, bool *ret, struct dt_
     for (uint32_t l = 0; *ret && r == 0 && l < w->original->graph->nlaunch; l++) {
         const struct ptx_function *f = w->original->step[l].entry;
         const char *wrong = NULL;
-        if (f && !strcmp(f->name, name) && has_clusters(&w->original->graph->launch[l], f))
+        if (f && has_clusters(&w->original->graph->launch[l], f) && !strcmp(f->name, name))
             r = rw_cluster_meets(f, NULL, NULL, &wrong, e);
         *ret = !wrong;
     }

@@ -38,6 +38,7 @@ struct sg_sim_group { /* blocks of one kernel that started together on one SM */
     bool live;
     /* followed by itself: its number; of its waits, how many are over, and signals of the next one */
     uint32_t block, wait, met;
+    double alone; /* its rate if nothing were short */
 };
 
 struct sg_sim_sm {

@@ -251,6 +251,22 @@ static bool is_steady(const struct sg_sim *s, uint32_t sm)
     return true;
 }
 
+/* Most SMs run what the one before them runs: then it goes as fast here as there. */
+static bool as_on(struct sg_sim *s, uint32_t there, uint32_t here)
+{
+    uint32_t x = s->sm[there].first, y = s->sm[here].first;
+    for (; x != SG_NO_INDEX && y != SG_NO_INDEX; x = s->group.p[x].next, y = s->group.p[y].next)
+        if (s->group.p[x].kern != s->group.p[y].kern || s->group.p[x].count != s->group.p[y].count ||
+            s->group.p[x].alone != s->group.p[y].alone)
+            return false;
+    if (x != y)
+        return false;
+    for (x = s->sm[there].first, y = s->sm[here].first; x != SG_NO_INDEX;
+         x = s->group.p[x].next, y = s->group.p[y].next)
+        s->group.p[y].rate = s->group.p[x].rate;
+    return true;
+}
+
 /* What all that run ask of what they share, in one pass: most of the time nothing of it is short. */
 struct asked {
     double l2, dram, hot, dispatch;
@@ -286,14 +302,19 @@ static void rates(struct sg_sim *s)
         struct sg_sim_group *g = &s->group.p[i];
         const struct sg_sim_kern *k = g->live ? &s->kern.p[g->kern] : NULL;
         if (k)
-            g->rate = waits(s, g) || (k->held && g->left - g->length * (1 - k->prologue) <= 1e-9) ? 0 : 1 / k->floor;
+            g->rate = g->alone =
+                waits(s, g) || (k->held && g->left - g->length * (1 - k->prologue) <= 1e-9) ? 0 : 1 / k->floor;
     }
     bool rounded = s->followed && !s->d->sharp;
     unsigned sm_power = rounded ? (unsigned)s->m->k.sm_power : 0, power = rounded ? (unsigned)s->m->k.mem_power : 0;
     unsigned steady_power = rounded ? (unsigned)s->m->k.steady_power : 0;
-    for (uint32_t i = 0; i < s->m->sms; i++)
-        if (s->sm[i].first != SG_NO_INDEX)
+    for (uint32_t i = 0, last = SG_NO_INDEX; i < s->m->sms; i++) {
+        if (s->sm[i].first == SG_NO_INDEX)
+            continue;
+        if (last == SG_NO_INDEX || !as_on(s, last, i))
             limit(s, 1, is_steady(s, i) ? steady_power : sm_power, 0, demand_issue, i);
+        last = i;
+    }
     for (size_t i = 0; i < s->group.n; i++) {
         struct sg_sim_group *g = &s->group.p[i];
         if (g->live && g->rate * s->kern.p[g->kern].least > 1)
