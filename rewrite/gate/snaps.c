@@ -190,6 +190,21 @@ static int snaps_alone(struct rw_snaps *s, struct dev_device *d, uint32_t launch
     return r;
 }
 
+/* Does it read what no launch before it has written, though nobody fills it from outside? Then its equal says nothing
+ * of it. */
+static bool reads_nothing(const struct rw_snaps *s, uint32_t launch)
+{
+    const struct ana_launch *a = &s->ana->launch[launch];
+    bool nothing = false;
+    for (uint32_t k = 0; k < a->naccess && !nothing; k++) {
+        const struct dt_buffer *b = &s->ana->prog->graph->buffer[a->access[k].buffer];
+        const uint8_t *from;
+        nothing = a->access[k].reads && (b->role == DT_INTERMEDIATE || b->role == DT_SCRATCH) &&
+                  rw_snaps_before(s, launch, a->access[k].buffer, &from) == 0;
+    }
+    return nothing;
+}
+
 int rw_snaps_check(struct rw_gate *g, const bool *other, struct dt_err *e)
 {
     struct rw_snaps *s = g->snaps;
@@ -200,7 +215,7 @@ int rw_snaps_check(struct rw_gate *g, const bool *other, struct dt_err *e)
         r = rw_once_new(g->dev, p, &once, e);
     r = r < 0 ? r : 1;
     for (uint32_t l = 0; l < p->graph->nlaunch && r == 1; l++) {
-        bool known = rw_again(&once, l) && once.steady[l];
+        bool known = rw_again(&once, l) && once.steady[l] && !reads_nothing(s, l);
         if (known && other[l])
             s->cost[l] = s->cost[once.like[l]];
         if (!known && !(g->original.races && g->original.racy[l]))

@@ -82,7 +82,7 @@ static bool fault(const char *word)
 #define MORE(SYM)                                                                                                      \
     SYM(cuCtxGetCurrent) SYM(cuCtxPushCurrent) SYM(cuCtxPopCurrent) SYM(cuFuncGetParamInfo)                            \
     SYM(cuMemGetAddressRange) SYM(cuPointerGetAttribute) SYM(cuGraphAddEmptyNode) SYM(cuStreamBeginCapture)            \
-    SYM(cuStreamEndCapture) SYM(cuStreamSynchronize)
+    SYM(cuStreamEndCapture) SYM(cuStreamSynchronize) SYM(cuThreadExchangeStreamCaptureMode)
 /* clang-format on */
 MORE(SYM)
 #undef SYM
