@@ -189,7 +189,9 @@ class Load(Cluster):
                 with contextlib.suppress(ProcessLookupError):  # one that ended has a successor
                     os.kill(w, signal_)
 
-        for _ in range(100):  # stopped while they search, so that it does hold some
+        for k in range(100):  # stopped while they search, so that it does hold some
+            if k >= 3:  # it may have been through with all of them
+                dead.post(graph(), "want=plan")
             workers = [w["pid"] for w in dead.workers()]
             tell(signal.SIGSTOP)
             time.sleep(0.3 * SLOW)
