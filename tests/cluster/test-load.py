@@ -182,7 +182,7 @@ class Load(Cluster):
         self.doomed = [dead]
         load = self.begin(hosts, graphs, 0.05)
         patient(lambda: self.told(dead, "plan") > 2)
-        workers, held = [], 0
+        workers, held, more, loads = [], 0, [graphs], [load]
 
         def tell(signal_):
             for w in workers:
@@ -190,8 +190,9 @@ class Load(Cluster):
                     os.kill(w, signal_)
 
         for k in range(100):  # stopped while they search, so that it does hold some
-            if k >= 3:  # it may have been through with all of them
-                dead.post(graph(), "want=plan")
+            if k >= 3:  # they may all have been planned
+                more.append([graph()])
+                loads.append(self.begin(hosts, more[-1], 0.05))
             workers = [w["pid"] for w in dead.workers()]
             tell(signal.SIGSTOP)
             time.sleep(0.3 * SLOW)
@@ -203,7 +204,10 @@ class Load(Cluster):
         self.assertGreater(held, 0)
         dead.process.kill()
         dead.process.wait()
-        found = self.end(load, hosts, graphs)
+        found = {}
+        for one, of in zip(loads, more):
+            found |= self.end(one, hosts, of)
+        graphs = sum(more, [])
         print(f"{held} leases were held", end=" ", flush=True)
         patient(lambda: not any(os.path.exists(f"/proc/{w}") for w in workers))
         self.assertEqual(self.told_sum(others, "away", "overtime"), 0)
