@@ -5,6 +5,9 @@
 #include "rewrite/emit/emit.h"
 #include "rewrite/gate/gate.h"
 
+/* A launch hangs that takes so many thread-instructions more than four times what it, or what it stands for, took. */
+#define RW_HANG (UINT64_C(1) << 24)
+
 uint64_t rw_input_seed(unsigned input); /* of the first input 0 */
 /* Which sorts of special values (special.h) an input has, of so many. */
 unsigned rw_input_sorts(unsigned inputs, unsigned input);

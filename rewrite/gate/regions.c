@@ -26,8 +26,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HANG (UINT64_C(1) << 24) /* thread-instructions beyond four times what the region took on the posted input */
-
 struct regions {
     struct rw_gate *g;
     const struct rw_state *plan;
@@ -126,7 +124,7 @@ static void region_done(struct region *q, uint32_t nbuffer)
 static int region_of(const struct regions *x, uint32_t root, struct region *q, struct dt_err *e)
 {
     uint32_t n = x->plan->graph->nlaunch, m = x->normal->prog->graph->nlaunch, nb = x->plan->graph->nbuffer;
-    *q = (struct region){.limit = HANG};
+    *q = (struct region){.limit = RW_HANG};
     q->s = dt_new_array(&q->arena, uint32_t, m + 1);
     q->t = dt_new_array(&q->arena, uint32_t, n + 1);
     q->touched = dt_new_array(&q->arena, bool, nb + 1);

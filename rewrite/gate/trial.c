@@ -27,8 +27,7 @@
 
 #include "base/subject.h"
 
-#define CHAIN 16                 /* launches */
-#define HANG (UINT64_C(1) << 24) /* thread-instructions beyond four times what a launch took in order */
+#define CHAIN 16 /* launches */
 
 /* ---- members: which launches of the original a launch stands for, as bits ---------------------------------------- */
 
@@ -310,7 +309,7 @@ static uint64_t order_limit(const struct rw_trial *t)
     uint64_t most = 0;
     for (uint32_t k = t->first; k < t->first + t->n; k++)
         most = t->next->cost[k].instructions > most ? t->next->cost[k].instructions : most;
-    return 4 * most + HANG;
+    return 4 * most + RW_HANG;
 }
 
 /* Run T under one block order. */

@@ -30,8 +30,6 @@
 
 #include "base/subject.h"
 
-#define HANG (UINT64_C(1) << 24) /* thread-instructions beyond four times the longest launch of the posted input */
-
 static bool is_output(const struct dt_buffer *b) { return b->role == DT_OUTPUT || b->role == DT_INOUT; }
 
 bool rw_has_outputs(const struct dt_graph *g)
@@ -261,7 +259,7 @@ static int first_input(struct runs *x, const struct ana_result *a, struct rw_sna
         most = cost[l].instructions > most ? cost[l].instructions : most;
         all += cost[l].instructions;
     }
-    x->limit = x->soft ? 4 * most + HANG : 0;
+    x->limit = x->soft ? 4 * most + RW_HANG : 0;
     ref->large = 8 * all > RW_ORDERS_WORK;
     ref->work = all;
     if (r == 0 && ref->special)
@@ -565,7 +563,7 @@ int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const s
                 break;
         }
         r = rw_watch(d, talks, k < inputs ? 0 : k - inputs + 1, soft && k >= inputs && !ref->races && !seen, e);
-        dev_set_limit(d, talks && ref->work ? 4 * ref->work + HANG : 0); /* of one launch that may be all */
+        dev_set_limit(d, talks && ref->work ? 4 * ref->work + RW_HANG : 0); /* of one launch that may be all */
         if (k < inputs)
             snprintf(what, sizeof what, "input %u", k);
         else
