@@ -10,12 +10,15 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 static atomic_long fail_at; /* count at which allocations start to fail; 0 never */
 static atomic_long count;
 static atomic_long failed; /* small ones that gave NULL */
 
 #define SMALL (1 << 20)
+#define HUGE_FROM ((size_t)4 << 20) /* bytes from which memory is in huge pages where there are some */
 
 static int alloc_refuse(void)
 {
@@ -36,7 +39,16 @@ long dt_alloc_count(void) { return atomic_load(&count); }
 long dt_alloc_failed(void) { return atomic_load(&failed); }
 void dt_alloc_lost(void) { atomic_fetch_add_explicit(&failed, 1, memory_order_relaxed); }
 
-void *dt_malloc(size_t n) { return alloc_tell(alloc_refuse() ? NULL : malloc(n ? n : 1), n); }
+/* Large ones are written from end to end soon: half of that time would be page faults. */
+static void *alloc_large(void *p, size_t n)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = ((uintptr_t)p + page - 1) / page * page;
+    if (p && n >= HUGE_FROM)
+        (void)madvise((void *)from, ((uintptr_t)p + n - from) / page * page, MADV_HUGEPAGE);
+    return p;
+}
+
+void *dt_malloc(size_t n) { return alloc_tell(alloc_refuse() ? NULL : alloc_large(malloc(n ? n : 1), n), n); }
 void *dt_realloc(void *p, size_t n) { return alloc_tell(alloc_refuse() ? NULL : realloc(p, n ? n : 1), n); }
 
 void *dt_calloc(size_t n, size_t size)

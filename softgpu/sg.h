@@ -201,9 +201,9 @@ struct sg_launch {
      * by warps for some of their threads; nline of them, or NULL. Under `some`, by the blocks that ran */
     struct dovetail_line *line;
     uint32_t nline;
-    /* Run these blocks alone (linear numbers, ascending; n of them, NULL: all). The statistics are as if all had run:
-     * counts in proportion, distinct bytes read and written as said here. Not for clusters of several blocks
-     * (DT_E_UNSUPPORTED). */
+    /* Run these blocks alone (linear numbers, ascending; n of them, NULL: all), or of a launch with clusters these
+     * clusters. The statistics are as if all had run: counts in proportion, distinct bytes read and written as said
+     * here. */
     struct sg_some {
         const uint32_t *block;
         uint32_t n;

@@ -63,6 +63,8 @@ int rw_trial_touch(struct rw_trial *t, struct dt_err *e);
  * (NULL: not wanted) is by launch of T. */
 int rw_trial_before(struct rw_trial *t, struct dt_err *e);
 int rw_trial_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_cost, struct dt_err *e);
+/* glance.c. About what T costs, by a few blocks of it. 1: next->cost of T is set; 0: T is not for that. */
+int rw_trial_glance(struct rw_trial *t, struct dt_err *e);
 struct rw_tried *rw_trial_find(const struct rw_gate *g, const char *key);
 /* orders.c: can these launches of the state run alone at the end, so that a trial need not try all orders? */
 bool rw_orders_can(const struct rw_gate *g, const struct rw_state *s, uint32_t first, uint32_t n);

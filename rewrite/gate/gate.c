@@ -27,5 +27,8 @@ void rw_gate_done(struct rw_gate *g)
     for (size_t k = 0; k < g->tried.n; k++)
         free(g->tried.p[k].cost);
     free(g->tried.p);
+    for (size_t k = 0; k < g->glanced.n; k++)
+        free(g->glanced.p[k].cost);
+    free(g->glanced.p);
     memset(g, 0, sizeof *g);
 }

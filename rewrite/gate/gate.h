@@ -54,10 +54,10 @@ struct rw_gate { /* what one planning knows of the posted graph, and of what was
     const struct dev_prog *texts;  /* the same launches with the kernels as posted, for machine code; borrowed */
     struct rw_original original;
     struct rw_reference *ref;
-    struct rw_snaps *snaps;        /* NULL: not the software device, or the graph is too large for it */
-    struct rw_sample *sample;      /* what runs of a graph that is too large; else NULL */
-    struct dev_cost *sampled_cost; /* by launch of the original */
-    struct dt_vec(struct rw_tried) tried;
+    struct rw_snaps *snaps;                        /* NULL: not the software device, or the graph is too large for it */
+    struct rw_sample *sample;                      /* what runs of a graph that is too large; else NULL */
+    struct dev_cost *sampled_cost;                 /* by launch of the original */
+    struct dt_vec(struct rw_tried) tried, glanced; /* trials that passed; costs by a glance */
     struct rw_regions regions;
     unsigned orders;    /* that new launches pass alone: RW_TRIAL_ORDERS in a trial, the others at the end (orders.c) */
     bool from_library;  /* some trial was not run, because the library knew it */
@@ -157,17 +157,28 @@ struct rw_trial {
     bool repeated;   /* an equal one passed in this planning */
     /* thread-instructions of S and T, and of T under the block orders, but of what is repeated; ran or known */
     uint64_t work, order_work;
+    bool glanced;                    /* T is hopeless: its costs are those of a few blocks, and nothing was compared */
     bool ran;                        /* block orders did, here */
     bool unseen;                     /* block orders and race detector are left to the verification of the plan */
     bool known, *touched, *compared; /* T's costs are known from an equal one that passed; by buffer */
     char library[DT_SHA256_TEXT];    /* its key there, "": none */
-    uint8_t **want;                  /* by buffer: what S leaves */
+    const uint8_t **want;            /* by buffer: what S leaves, kept by the snaps or in own */
+    uint8_t **own;
 };
 /* Run S and T on what S finds in memory. 1: they agree, and next->cost of T is set. 0: they cannot be tried alone.
  * Negative: DT_E_INTERNAL with what differs, or a fault of either. Call rw_trial_done in every case. */
 int rw_trial_begin(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *x, struct rw_state *next,
                    uint32_t first, struct dt_err *e);
-/* The same under shuffled block orders with the race detector. Only after rw_trial_begin gave 1. */
+/* The same, but where a few blocks of T tell about what it costs (glance.c), `hopeless` is asked first (NULL: nobody).
+ * Its 1: T does not run whole, and *t is `glanced`. next->cost of T is set when it is asked. */
+struct rw_judge {
+    int (*hopeless)(void *user, struct rw_state *next, struct dt_err *e); /* 1, 0, negative: error */
+    void *user;
+};
+int rw_trial_judged(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *x, struct rw_state *next,
+                    uint32_t first, const struct rw_judge *judge, struct dt_err *e);
+/* The same under shuffled block orders with the race detector. Only after one of these
+ * gave 1, and not of one that is glanced. */
 int rw_trial_finish(struct rw_trial *t, struct dt_err *e);
 /* Tell the library. Apart from rw_trial_finish, during which another thread may ask it. */
 void rw_trial_keep(const struct rw_trial *t);

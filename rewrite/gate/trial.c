@@ -27,7 +27,8 @@
 
 #include "base/subject.h"
 
-#define CHAIN 16 /* launches */
+#define CHAIN 16         /* launches */
+#define PIECE (1U << 20) /* bytes that are compared at a time */
 
 /* ---- members: which launches of the original a launch stands for, as bits ---------------------------------------- */
 
@@ -217,34 +218,29 @@ static int only_reads(const struct rw_trial *t, struct dev_run *run, struct dt_e
     return r;
 }
 
-static int trial_fetch(const struct rw_trial *t, struct dev_run *run, uint8_t **out, struct dt_err *e)
+/* Keep what S has left. */
+static int trial_fetch(struct rw_trial *t, struct dev_run *run, struct dt_err *e)
 {
     int r = 0;
     for (uint32_t b = 0; b < t->now->graph->nbuffer && r == 0; b++) {
         if (!t->compared[b])
             continue;
-        if (!out[b] && !(out[b] = dt_malloc(t->now->graph->buffer[b].bytes + 1)))
+        if (!t->own[b] && !(t->own[b] = dt_malloc(t->now->graph->buffer[b].bytes + 1)))
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
-        r = dev_run_download(run, b, out[b], e);
+        r = dev_run_download(run, b, t->own[b], e);
+        t->want[b] = t->own[b];
     }
     return r;
 }
 
 /* What S leaves is what the launches that it stands for left, where nothing else comes between: no run is needed to
- * know it. 1; 0: it was not kept; negative: out of memory. */
-static int want_kept(struct rw_trial *t, struct dt_err *e)
+ * know it. False: it was not kept. */
+static bool want_kept(struct rw_trial *t)
 {
-    for (uint32_t b = 0; b < t->now->graph->nbuffer; b++) {
-        const uint8_t *left = NULL;
-        if (!t->compared[b])
-            continue;
-        if (content_after(t, t->first + t->n, b, &left) != 1)
-            return 0;
-        if (!t->want[b] && !(t->want[b] = dt_malloc(t->now->graph->buffer[b].bytes + 1)))
-            return dt_err_set(e, DT_E_NOMEM, "out of memory");
-        memcpy(t->want[b], left, t->now->graph->buffer[b].bytes);
-    }
-    return 1;
+    bool kept = true;
+    for (uint32_t b = 0; b < t->now->graph->nbuffer && kept; b++)
+        kept = !t->compared[b] || content_after(t, t->first + t->n, b, &t->want[b]) == 1;
+    return kept;
 }
 
 int rw_trial_before(struct rw_trial *t, struct dt_err *e)
@@ -265,22 +261,15 @@ int rw_trial_before(struct rw_trial *t, struct dt_err *e)
         r = dev_run_step(run, t->x->launch[k], e);
     dev_set_follow(t->gate->dev, true);
     if (r == 0)
-        r = trial_fetch(t, run, t->want, e);
+        r = trial_fetch(t, run, e);
     dev_run_free(run);
     free(wanted);
     return r;
 }
 
-/* The two are equal up to here at least, from lo on: hi, or somewhere before the first difference. */
-static uint64_t trial_equal(const uint8_t *x, const uint8_t *y, uint64_t lo, uint64_t hi)
-{
-    const uint64_t piece = 4096;
-    while (lo < hi && memcmp(x + lo, y + lo, hi - lo < piece ? hi - lo : piece) == 0)
-        lo += hi - lo < piece ? hi - lo : piece;
-    return lo;
-}
-
-static int trial_compare(const struct rw_trial *t, uint32_t b, const uint8_t *got, uint64_t order, struct dt_err *e)
+/* Compare the buffer with what S leaves, piece by piece: it may be large, and is looked at once. */
+static int trial_compare(const struct rw_trial *t, struct dev_run *run, uint32_t b, uint8_t *piece, uint64_t order,
+                         struct dt_err *e)
 {
     const struct dt_buffer *q = &t->now->graph->buffer[b];
     struct dt_arena a = {0};
@@ -293,11 +282,18 @@ static int trial_compare(const struct rw_trial *t, uint32_t b, const uint8_t *go
     if (dt_arena_failed(&a))
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t k = 0; k < look.n && r == 0; k++)
-        for (uint64_t i = trial_equal(got, t->want[b], look.iv[k].lo, look.iv[k].hi); i < look.iv[k].hi && r == 0; i++)
-            if (got[i] != t->want[b][i])
-                r = dt_err_set(e, DT_E_INTERNAL, "%s %llu, " DT_BUFFER " differs at byte %llu: %02x became %02x",
-                               order ? "alone, block order" : "alone, input", (unsigned long long)order, q->name,
-                               (unsigned long long)i, t->want[b][i], got[i]);
+        for (uint64_t lo = look.iv[k].lo, n; lo < look.iv[k].hi && r == 0; lo += n) {
+            const uint8_t *want = t->want[b] + lo;
+            n = look.iv[k].hi - lo < PIECE ? look.iv[k].hi - lo : PIECE;
+            if ((r = dev_run_download_part(run, b, lo, n, piece, e)) < 0 || !memcmp(piece, want, n))
+                continue;
+            uint64_t i = 0;
+            while (piece[i] == want[i])
+                i++;
+            r = dt_err_set(e, DT_E_INTERNAL, "%s %llu, " DT_BUFFER " differs at byte %llu: %02x became %02x",
+                           order ? "alone, block order" : "alone, input", (unsigned long long)order, q->name,
+                           (unsigned long long)(lo + i), want[i], piece[i]);
+        }
     dt_arena_done(&a);
     return r;
 }
@@ -317,9 +313,9 @@ int rw_trial_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_cost
 {
     const struct dt_graph *g = t->now->graph;
     bool *wanted = dt_calloc(t->next->graph->nlaunch + 1, sizeof *wanted);
-    uint8_t **got = dt_calloc(g->nbuffer + 1, sizeof *got);
+    uint8_t *piece = dt_malloc(PIECE);
     struct dev_run *run = NULL;
-    int r = wanted && got ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    int r = wanted && piece ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r == 0) {
         for (uint32_t k = 0; k < t->n; k++)
             wanted[t->first + k] = true;
@@ -342,14 +338,10 @@ int rw_trial_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_cost
     dev_set_follow(t->gate->dev, true);
     dev_set_limit(t->gate->dev, 0);
     rw_watch(t->gate->dev, talks, 0, false, NULL);
-    if (r == 0)
-        r = trial_fetch(t, run, got, e);
     for (uint32_t b = 0; b < g->nbuffer && r == 0; b++)
         if (t->compared[b])
-            r = trial_compare(t, b, got[b], order, e);
-    for (uint32_t b = 0; got && b < g->nbuffer; b++)
-        free(got[b]);
-    free(got);
+            r = trial_compare(t, run, b, piece, order, e);
+    free(piece);
     free(wanted);
     dev_run_free(run);
     return r;
@@ -363,18 +355,27 @@ struct rw_tried *rw_trial_find(const struct rw_gate *g, const char *key)
     return NULL;
 }
 
+/* What the trial has found, for equal edits; its costs are released with the gate. 0; negative: out of memory. */
+static int tried(const struct rw_trial *t, struct rw_tried *ret, struct dt_err *e)
+{
+    *ret = (struct rw_tried){.orders = t->orders, .cost = dt_calloc(t->n + 1, sizeof *ret->cost)};
+    if (!ret->cost)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    memcpy(ret->key, t->key, sizeof ret->key);
+    memcpy(ret->cost, &t->next->cost[t->first], t->n * sizeof *ret->cost);
+    return 0;
+}
+
 /* Keep the trial for equal edits. 1; negative: out of memory. */
 static int remember(struct rw_trial *t, struct dt_err *e)
 {
-    struct rw_tried x = {.orders = t->orders, .cost = dt_calloc(t->n + 1, sizeof *x.cost)};
-    if (x.cost) {
-        memcpy(x.key, t->key, sizeof x.key);
-        memcpy(x.cost, &t->next->cost[t->first], t->n * sizeof *x.cost);
-        if (dt_push(&t->gate->tried, x))
-            return 1;
+    struct rw_tried x;
+    int r = tried(t, &x, e);
+    if (r == 0 && !dt_push(&t->gate->tried, x)) {
+        free(x.cost);
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     }
-    free(x.cost);
-    return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    return r < 0 ? r : 1;
 }
 
 static uint64_t instructions(const struct rw_trial *t)
@@ -426,7 +427,8 @@ int rw_trial_touch(struct rw_trial *t, struct dt_err *e)
     t->touched = dt_calloc(n + 1, 1);
     t->compared = dt_calloc(n + 1, 1);
     t->want = dt_calloc(n + 1, sizeof *t->want);
-    if (!t->touched || !t->compared || !t->want)
+    t->own = dt_calloc(n + 1, sizeof *t->own);
+    if (!t->touched || !t->compared || !t->want || !t->own)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t s = 0; s < t->x->nlaunch; s++) {
         const struct ana_launch *l = &t->now->ana->launch[t->x->launch[s]];
@@ -447,6 +449,47 @@ int rw_trial_touch(struct rw_trial *t, struct dt_err *e)
 
 int rw_trial_begin(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *x, struct rw_state *next,
                    uint32_t first, struct dt_err *e)
+{
+    return rw_trial_judged(t, g, x, next, first, NULL, e);
+}
+
+/* The costs of T by a glance, once for equal edits. 1; 0: none; negative: error. */
+static int glance_once(struct rw_trial *t, struct dt_err *e)
+{
+    struct rw_tried x;
+    for (size_t k = 0; k < t->gate->glanced.n; k++)
+        if (!strcmp(t->gate->glanced.p[k].key, t->key)) {
+            memcpy(&t->next->cost[t->first], t->gate->glanced.p[k].cost, t->n * sizeof *t->next->cost);
+            t->repeated = true;
+            return 1;
+        }
+    int r = rw_trial_glance(t, e);
+    if (r == 1 && (r = tried(t, &x, e)) == 0) {
+        r = 1;
+        if (!dt_push(&t->gate->glanced, x)) {
+            free(x.cost);
+            r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+        }
+    }
+    return r;
+}
+
+/* Is a glance enough? 1: T is hopeless; 0: not; negative: error. */
+static int glance(struct rw_trial *t, const struct rw_judge *judge, struct dt_err *e)
+{
+    int r = judge ? glance_once(t, e) : 0;
+    if (r == 1)
+        r = judge->hopeless(judge->user, t->next, e);
+    t->glanced = r == 1;
+    t->repeated = t->repeated && t->glanced;
+    for (uint32_t k = 0; r == 0 && k < t->n; k++)
+        if (t->next->from[t->first + k] == UINT32_MAX)
+            t->next->cost[t->first + k].known = false;
+    return r;
+}
+
+int rw_trial_judged(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *x, struct rw_state *next,
+                    uint32_t first, const struct rw_judge *judge, struct dt_err *e)
 {
     const struct rw_state *now = x->now;
     *t = (struct rw_trial){.gate = g, .x = x, .now = now, .next = next, .first = first, .n = (uint32_t)x->part.n};
@@ -475,20 +518,21 @@ int rw_trial_begin(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *
     }
     int r = rw_library_get(t, &next->cost[first], e);
     t->known = r == 1;
-    int kept = r == 0 ? want_kept(t, e) : 0;
-    if (kept < 0)
-        return kept;
+    if (r == 0 && (r = glance(t, judge, e)))
+        return r;
+    bool kept = !t->known && want_kept(t);
     if (kept)
         r = rw_trial_after(t, 0, &next->cost[first], e);
     if (r == DT_E_INTERNAL && kept) { /* what S leaves otherwise, nobody may read: T is as S, or it is wrong */
         dt_err_done(e);
-        r = kept = 0;
+        kept = false;
+        r = 0;
     }
     if (r == 0 && !kept && (r = rw_trial_before(t, e)) == 0)
         r = rw_trial_after(t, 0, &next->cost[first], e);
     if (r < 0)
         return r;
-    t->work = instructions(t);
+    t->work += instructions(t);
     if (!t->known)
         rw_library_put(t, &next->cost[first], 0);
     return remember(t, e);
@@ -533,11 +577,20 @@ int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
     t->unseen = later && !same;
     if (t->orders >= orders || later)
         return 0;
-    if (t->known || one_for_one(t->x)) /* its costs were, S has not run */
+    bool own = !(t->known || one_for_one(t->x)); /* else its costs were known, and S has not run */
+    bool kept = !own && want_kept(t);
+    if (!own && !kept)
         r = rw_trial_before(t, e);
-    while (r == 0 && t->orders < orders)
-        if ((r = rw_trial_after(t, t->orders + 1, NULL, e)) == 0)
+    while (r == 0 && t->orders < orders) {
+        r = rw_trial_after(t, t->orders + 1, NULL, e);
+        if (r == 0) {
             t->orders++;
+        } else if (r == DT_E_INTERNAL && kept) { /* as in rw_trial_begin */
+            dt_err_done(e);
+            kept = false;
+            r = rw_trial_before(t, e);
+        }
+    }
     if (r < 0)
         return r;
     struct rw_tried *x = rw_trial_find(t->gate, t->key);
@@ -555,8 +608,9 @@ void rw_trial_keep(const struct rw_trial *t)
 
 void rw_trial_done(struct rw_trial *t)
 {
-    for (uint32_t b = 0; t->want && b < t->now->graph->nbuffer; b++)
-        free(t->want[b]);
+    for (uint32_t b = 0; t->own && b < t->now->graph->nbuffer; b++)
+        free(t->own[b]);
+    free(t->own);
     free(t->want);
     free(t->touched);
     free(t->compared);

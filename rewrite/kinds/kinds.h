@@ -27,7 +27,8 @@ struct rw_state { /* a graph on its way to the plan */
     uint8_t *made;             /* by launch: its code is other than what was posted; NULL: none is */
     double *doubt_us;          /* the modelled time under each doubt (dev_doubt); NULL: not asked yet */
     const struct dt_graph *of; /* the state that an edit made it of, as a name; NULL: none did */
-    double stake_us;           /* what the launches that the edit took away took in that one */
+    bool glanced;    /* its times are from costs of a few blocks (gate/glance.c): it is no candidate any more */
+    double stake_us; /* what the launches that the edit took away took in that one */
     char key[DT_SHA256_TEXT];  /* of the edit's trial (gate/trial.c); "": it has none */
     bool guessed;              /* doubt_us follows from what an equal edit did (compare.c) */
     uint64_t *member;          /* by launch: which launches of the original it stands for (gate/trial.c) */
@@ -124,6 +125,7 @@ struct rw_rewrite {
     /* Names of levels, tried in this order; the fastest is kept, of equal ones the first. NULL at the end. NULL: it has
      * no levels. */
     const char *const *levels;
+    bool uneven;  /* blocks of what it makes differ so that a few of them do not tell what all cost (gate/glance.c) */
     bool falling; /* levels are tried only while each is faster than the one before */
     /* A candidate is a run of launches. Of one that came to nothing pairs are tried, and no shorter runs: of a chain
      * through a model there are as many as it has launches */

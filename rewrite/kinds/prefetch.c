@@ -347,6 +347,7 @@ const struct rw_rewrite rw_prefetch = {
     .keeps = "a prefetch changes no byte, and names addresses inside the buffer only",
     .on = true,
     .same_code = true,
+    .uneven = true,
     .propose = prefetch_propose,
     .open = prefetch_open_edit,
     .build = prefetch_build,

@@ -147,9 +147,9 @@ static void launch_collect(struct sg_run *run, struct sg_stats *s)
                                  &s->light_instructions,
                                  &s->global_read_bytes,
                                  &s->global_write_bytes};
-        double scale = sg_behind_scale(run);
+        double scale = sg_behind_scale(run), clusters = (double)(run->nblocks / run->cluster_size);
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-            double whole = run->nclusters ? (double)*all[i] / (double)run->nclusters * (double)run->nblocks : 0;
+            double whole = run->nclusters ? (double)*all[i] / (double)run->nclusters * clusters : 0;
             *all[i] = (uint64_t)((scale > 0 ? (double)*all[i] * scale : whole) + 0.5);
         }
         s->unique_read_bytes = run->l->some.unique_read_bytes;
@@ -189,10 +189,8 @@ static int launch_check(const struct sg_device *d, const struct sg_launch *l, co
     run->cluster_size = run->cluster[0] * run->cluster[1] * run->cluster[2];
     run->nclusters = run->nblocks / run->cluster_size;
     if (l->some.block) {
-        if (run->cluster_size != 1)
-            return launch_refuse(l, fault, DT_E_UNSUPPORTED, 0, "some of the blocks of a launch with clusters");
         for (uint32_t i = 0; i < l->some.n; i++)
-            if (l->some.block[i] >= run->nblocks || (i && l->some.block[i] <= l->some.block[i - 1]))
+            if (l->some.block[i] >= run->nclusters || (i && l->some.block[i] <= l->some.block[i - 1]))
                 return launch_refuse(l, fault, DT_E_LAUNCH, 0,
                                      "the blocks to run are not ascending numbers of blocks of the grid");
         run->nclusters = l->some.n;

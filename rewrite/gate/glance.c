@@ -1,0 +1,133 @@
+/* A glance at T before it runs whole: a few blocks of each of its launches run, on whatever is in memory, for about
+ * what it costs. Most candidates of a large graph are slower than what they are to replace, and by much: they need not
+ * run further to be dropped. What may be faster runs whole, is compared, and costs what that run says; so a glance
+ * decides nothing but what is not tried.
+ *
+ * Only where neither the instructions that a launch executes nor their addresses hang on data (ana_steady), S is large,
+ * and a few blocks are few. The blocks are taken here and there, one from each stretch of the grid, since blocks of one
+ * launch may differ: tails, masks. Distinct bytes, which a few blocks cannot tell, are those of S. Of
+ * launches that only differ in a part of the grid (`uneven` kinds) too few of that part would run.
+ */
+#include "rewrite/gate/gate-priv.h"
+
+#include <stdlib.h>
+
+#define FROM (UINT64_C(1) << 28) /* thread-instructions of S from which it is worth a glance */
+#define STRETCH 16               /* blocks from which one is taken */
+#define LEAST 4                  /* blocks */
+#define FEW 4                    /* at most 1 / FEW of all blocks are a glance */
+
+static int glance_nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory"); }
+
+/* Distinct bytes of launch `of` of S, or of all of S (UINT32_MAX). */
+static int distinct(const struct rw_trial *t, uint32_t of, struct dev_some *x, struct dt_err *e)
+{
+    struct dt_arena a = {0};
+    uint32_t n = t->now->graph->nbuffer;
+    struct ana_set *read = dt_new_array(&a, struct ana_set, n + 1), *write = dt_new_array(&a, struct ana_set, n + 1);
+    for (uint32_t s = 0; read && write && s < t->x->nlaunch; s++) {
+        const struct ana_launch *l = &t->now->ana->launch[t->x->launch[s]];
+        for (uint32_t k = 0; (of == UINT32_MAX || of == s) && k < l->naccess; k++)
+            for (int v = 0; v < ANA_EVIDENCES; v++) {
+                uint32_t b = l->access[k].buffer;
+                read[b] = ana_set_union(&a, read[b], l->access[k].read_by[v]);
+                write[b] = ana_set_union(&a, write[b], l->access[k].write_by[v]);
+            }
+    }
+    bool failed = !read || !write || dt_arena_failed(&a);
+    for (size_t k = 0; !failed && k < t->x->unread.n; k++) { /* what goes through memory no more */
+        const struct rw_unread *u = &t->x->unread.p[k];
+        read[u->buffer] = ana_set_minus(&a, read[u->buffer], u->bytes);
+        write[u->buffer] = ana_set_minus(&a, write[u->buffer], u->bytes);
+        failed = dt_arena_failed(&a);
+    }
+    for (uint32_t b = 0; !failed && b < n; b++) {
+        x->unique_read_bytes += ana_set_bytes(read[b]);
+        x->unique_write_bytes += ana_set_bytes(write[b]);
+    }
+    dt_arena_done(&a);
+    return failed ? glance_nomem(e) : 0;
+}
+
+/* One block of each of `n` stretches. */
+static uint32_t *spread(uint32_t launch, uint32_t nblock, uint32_t n)
+{
+    uint32_t *list = dt_malloc(((size_t)n + 1) * sizeof *list);
+    for (uint32_t k = 0; list && k < n; k++) {
+        uint32_t lo = (uint32_t)((uint64_t)nblock * k / n), hi = (uint32_t)((uint64_t)nblock * (k + 1) / n);
+        list[k] = lo + (uint32_t)(dt_splitmix64(launch + 1, k) % (hi - lo));
+    }
+    return list;
+}
+
+/* Its blocks, or, where there are some, its clusters: they run whole or not at all. */
+static uint32_t clusters(const struct rw_trial *t, uint32_t launch)
+{
+    const uint32_t *c = t->next->graph->launch[launch].cluster;
+    return t->next->prog->step[launch].blocks / (c[0] ? c[0] * c[1] * c[2] : 1);
+}
+
+/* Which blocks of T run. 1; 0: no glance; negative: error. */
+static int choose(const struct rw_trial *t, struct dev_some *some, uint32_t **list, struct dt_err *e)
+{
+    const struct dt_graph *g = t->next->graph;
+    uint64_t work = 0, all = 0, few = 0;
+    for (uint32_t k = 0; k < t->x->nlaunch; k++)
+        work += t->now->cost[t->x->launch[k]].instructions;
+    if (work < FROM || t->x->kind->uneven || rw_talks(t->next->prog))
+        return 0;
+    for (uint32_t k = 0; k < t->n; k++) {
+        uint32_t l = t->first + k, blocks = clusters(t, l);
+        uint32_t n = blocks / STRETCH > LEAST ? blocks / STRETCH : LEAST;
+        bool steady = false;
+        if (t->next->from[l] != UINT32_MAX || g->launch[l].kind != DT_KERNEL)
+            continue;
+        uint32_t of = t->x->part.p[k].of;
+        if (blocks < FEW * LEAST || (!of && t->n > 1))
+            return 0; /* the last: which of the distinct bytes of S are whose? */
+        int r = ana_steady(t->next->prog, l, &steady, NULL, e);
+        if (r < 0 || !steady)
+            return r;
+        if (!(list[k] = spread(l, blocks, n)))
+            return glance_nomem(e);
+        some[l] = (struct dev_some){.block = list[k], .n = n};
+        if ((r = distinct(t, of ? of - 1 : UINT32_MAX, &some[l], e)) < 0)
+            return r;
+        all += blocks;
+        few += n;
+    }
+    return all && few <= all / FEW;
+}
+
+int rw_trial_glance(struct rw_trial *t, struct dt_err *e)
+{
+    const struct dev_prog *p = t->next->prog;
+    struct dev_run *run = NULL;
+    struct dev_some *some = dt_calloc((size_t)p->graph->nlaunch + 1, sizeof *some);
+    uint32_t **list = dt_calloc((size_t)t->n + 1, sizeof *list);
+    bool *wanted = dt_calloc((size_t)p->graph->nlaunch + 1, sizeof *wanted);
+    int r = some && list && wanted ? choose(t, some, list, e) : glance_nomem(e);
+    bool may = r == 1;
+    for (uint32_t k = 0; may && k < t->n; k++)
+        wanted[t->first + k] = list[k] != NULL;
+    if (may)
+        r = dev_run_new_for(t->gate->dev, p, wanted, &run, e);
+    if (may && r == 0)
+        r = rw_watch(t->gate->dev, false, 0, false, e);
+    if (may && r == 0)
+        r = dev_run_select(run, some, e);
+    for (uint32_t l = t->first; may && l < t->first + t->n && r == 0; l++) {
+        if (!wanted[l])
+            continue;
+        if ((r = dev_run_step(run, l, e)) == 0)
+            r = dev_run_cost(run, l, &t->next->cost[l], e);
+        t->work += t->next->cost[l].instructions / clusters(t, l) * some[l].n;
+    }
+    dev_run_free(run);
+    for (uint32_t k = 0; list && k < t->n; k++)
+        free(list[k]);
+    free(list);
+    free(wanted);
+    free(some);
+    return may && r == 0 ? 1 : r;
+}
