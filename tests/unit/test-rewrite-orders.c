@@ -116,6 +116,28 @@ static void test_how_many(void **state)
     close_fused(&w);
 }
 
+/* Where blocks do not wait for each other a trial runs one, whatever the work; none where the gate tries none. */
+static void test_one(void **state)
+{
+    static const unsigned orders[][2] = {{0, 0}, {1, RW_TRIAL_ORDERS}, {8, RW_TRIAL_ORDERS}};
+    struct world w;
+    struct rw_trial t;
+    open_fused(&w, &rw_block_fusion, 3);
+    assert_false(rw_talks(w.next.prog));
+    for (size_t k = 0; k < sizeof orders / sizeof *orders; k++) {
+        struct dt_err e = {0};
+        begin_anew(&w, &t);
+        blocks(&w)->instructions = 2 * RW_ORDERS_WORK;
+        w.p.gate.orders = orders[k][0];
+        must(rw_trial_finish(&t, &e), &e);
+        assert_int_equal(t.orders, orders[k][1]);
+        assert_int_equal(t.order_work, 2 * RW_ORDERS_WORK * orders[k][1]);
+        assert_int_equal(t.ran, orders[k][1] > 0);
+        rw_trial_done(&t);
+    }
+    close_fused(&w);
+}
+
 /* A run that is stopped: T's, in the first block order. */
 static void stopped(struct world *w, struct rw_trial *t, const char *words)
 {
@@ -209,6 +231,7 @@ static void test_stopped(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_how_many), cmocka_unit_test(test_stopped)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_how_many), cmocka_unit_test(test_one),
+                                       cmocka_unit_test(test_stopped)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
