@@ -20,7 +20,7 @@
 struct cache;
 /* Opens or creates; WAL; busy timeout. path NULL or "": $XDG_CACHE_HOME/dovetail/cache.db or
  * ~/.cache/dovetail/cache.db. A file that is no database is moved aside (path.bad), never deleted; another
- * program's database stays where it is and is DT_E_CACHE. */
+ * program's database stays where it is and is DT_E_CACHE, and so is a file that cannot be written. */
 int cache_open(const char *path, struct cache **ret, struct dt_err *e);
 struct cache *cache_close(struct cache *c);
 char *cache_path_of(const char *path); /* the file that cache_open would open; caller frees; NULL: out of memory */

@@ -14,6 +14,10 @@
  * finds another file at PATH than the one it had open, or none, opens what is there now: it looks before each statement
  * that begins a transaction.
  *
+ * A file that can be read and not written (a read-only disk) is not opened: SQLite keeps one index of the log for a
+ * process, and what opens it for reading alone leaves it so for all who open the file later, also when it can be
+ * written again.
+ *
  * A log beside the file that nobody has open yet says that the last process did not close it. SQLite recovers from
  * that by itself; that it did is checked in the background (keeper.c).
  */
@@ -113,6 +117,15 @@ static void private_file(const char *path)
         close(fd);
 }
 
+/* SQLITE_READONLY where the index of the log is open for reading alone. Nothing is written, nobody is waited for. */
+static int writable(sqlite3 *db)
+{
+    sqlite3_busy_timeout(db, 0);
+    int rc = sqlite3_exec(db, "BEGIN IMMEDIATE; ROLLBACK", NULL, NULL, NULL);
+    sqlite3_busy_timeout(db, CACHE_BUSY_MS);
+    return (rc & 0xff) == SQLITE_READONLY ? rc : SQLITE_OK;
+}
+
 /* SQLITE_OK, SQLITE_NOTADB (damaged: move it aside), SQLITE_AUTH (another program's), SQLITE_MISMATCH (newer), or
  * another SQLite error. */
 static int open_once(struct cache *c)
@@ -123,6 +136,8 @@ static int open_once(struct cache *c)
     rc = sqlite3_open_v2(c->path, &c->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX, NULL);
     if (rc != SQLITE_OK)
         return rc;
+    if (sqlite3_db_readonly(c->db, "main") == 1) /* before it looks at the log */
+        return SQLITE_READONLY;
     sqlite3_extended_result_codes(c->db, 1);
     sqlite3_busy_timeout(c->db, CACHE_BUSY_MS);
     if ((rc = cache_pragma(c->db, "PRAGMA application_id", &id)) != SQLITE_OK ||
@@ -140,7 +155,7 @@ static int open_once(struct cache *c)
                            "PRAGMA cell_size_check = ON",
                            NULL, NULL, NULL)) != SQLITE_OK)
         return rc;
-    if ((rc = migrate(c->db, version)) != SQLITE_OK)
+    if ((rc = migrate(c->db, version)) != SQLITE_OK || (rc = writable(c->db)) != SQLITE_OK)
         return rc;
     /* a statement on every table: damage in the schema shows now */
     if ((rc = cache_pragma(
@@ -275,6 +290,9 @@ static int open_locked(struct cache *c, struct dt_err *e)
                        c->path);
     else if (rc == SQLITE_MISMATCH)
         r = dt_err_set(e, DT_E_CACHE, "cache %s was made by a newer dovetail; give another file with --cache", c->path);
+    else if ((rc & 0xff) == SQLITE_READONLY)
+        r = dt_err_set(e, DT_E_CACHE,
+                       "cache %s cannot be opened for writing: the file, its folder or disk is read-only", c->path);
     else
         r = db_error(c, "cannot be opened", e);
     cache_db_close(c);

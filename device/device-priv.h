@@ -3,6 +3,7 @@
 #ifndef DT_DEVICE_PRIV_H
 #define DT_DEVICE_PRIV_H
 
+#include <stdatomic.h>
 #include <cuda.h>
 
 #include "base/str.h"
@@ -111,5 +112,18 @@ bool dev_memo_get(const char *key, char **ret, size_t *ret_len); /* a copy, call
 void dev_memo_put(const char *key, const void *p, size_t len);
 
 bool dev_arch_ok(const char *arch); /* "sm_90", "sm_100a" */
+
+/* ---- prog.c, prog-launch.c --------------------------------------------------------------------------------------- */
+
+struct dev_unit { /* a module's text and what was made of it */
+    atomic_uint users;
+    char *ptx, arch[16];
+    size_t len;
+    struct ptx_module *ir, *posted; /* posted: before its contractions were written out, NULL: as it is */
+    bool narrow;                    /* functions were left out */
+    char digest[DT_SHA256_TEXT];    /* of ptx */
+};
+/* p->step of all launches, whose modules are there; base: NULL, or a program that may have checked equal ones. */
+int dev_check_launches(struct dev_device *d, struct dev_prog *p, const struct dev_prog *base, struct dt_err *e);
 
 #endif

@@ -1,4 +1,4 @@
-/* Shared by pool.c (which worker gets which job) and pool-worker.c (one process and its frames). */
+/* Shared by pool.c (which worker gets which job), pool-worker.c (one process) and pool-frames.c (what it says). */
 #ifndef DTD_POOL_PRIV_H
 #define DTD_POOL_PRIV_H
 
@@ -79,6 +79,12 @@ void worker_give(struct dtd_worker *w, struct dtd_job *j); /* IDLE */
 void worker_ping(struct dtd_worker *w);                    /* IDLE */
 void worker_end(struct dtd_worker *w);                     /* IDLE: by closing its stdin */
 void worker_kill(struct dtd_worker *w, enum dtd_end end, const char *why);
+void worker_broke(struct dtd_worker *w, const char *why); /* what it sent is wrong: kill it */
+void worker_begin(struct dtd_worker *w);                  /* BUSY: it has taken its request, and its job runs */
+void worker_count(struct dtd_worker *w,
+                  const struct dtd_job *j); /* done with it, one way or another: how long it took */
+
+/* pool-frames.c */
 void worker_take(struct dtd_worker *w, const char *p, size_t n); /* the next bytes that it sent */
 /* Kill it when nothing came from it for cfg.worker_silence seconds. */
 void worker_look(struct dtd_worker *w, uint64_t now);

@@ -1,5 +1,5 @@
-/* The pool of workers: which worker gets which job. pool.h draws the life of a worker; pool-worker.c has its process
- * and its frames.
+/* The pool of workers: which worker gets which job. pool.h draws the life of a worker; pool-worker.c has its process,
+ * pool-frames.c what it says.
  *
  * There is one worker per device at a time, and on the software device a second, `aside`, for the jobs that nobody
  * waits for (stale.c, night.c): a user's job that comes meanwhile does not wait for a worker to start, nor finds one

@@ -49,7 +49,7 @@ struct rw_made {
     char entry[128];              /* "fused_gemm_gelu": the same for equal pairs, so that equal pairs give equal text */
     uint64_t arg_keep[RW_BODIES]; /* arguments of each body that the fused entry takes (bit i; those past 63 always) */
     bool *arg_same[RW_BODIES];    /* by argument: an earlier body has the same one */
-    bool zero_word;               /* and one more at the end: the zero word of the joint (inline/inline.c) */
+    bool zero_word;               /* and one more at the end: the zero word of the joint (inline/cross.c) */
     struct dev_resources res;
 };
 

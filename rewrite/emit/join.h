@@ -36,7 +36,7 @@ struct rw_join {
     unsigned nunique;
 };
 
-/* What becomes of a body's instructions where it is inlined (inline/inline.c), asked by copy.c. `site`: rw_phase.site;
+/* What becomes of a body's instructions where it is inlined (inline/guest.c), asked by copy.c. `site`: rw_phase.site;
  * the instruction is number rw_phase.at of the body. */
 struct rw_guest {
     /* Does the element pass through this posted instruction? */
@@ -102,7 +102,7 @@ bool rw_subblock_is_warp(const struct rw_body *b); /* its barriers are those of 
 int rw_subblock_begin(struct rw_join *j, struct rw_phase *p, uint32_t group);
 int rw_subblock_operands(struct rw_join *j, const struct rw_phase *p, struct ptx_inst *i);
 bool rw_same_arg(const struct dt_arg *x, const struct dt_arg *y);
-/* A parameter like `like` for the entry: named by its number, a zero word (inline/inline.c) as such, so that it is
+/* A parameter like `like` for the entry: named by its number, a zero word (inline/cross.c) as such, so that it is
  * known again. NULL: memory. */
 struct ptx_var *rw_new_param(struct rw_join *j, const struct ptx_var *like);
 /* and a number: a parameter that is 0 whenever the kernel runs, and that no rewrite merges with another or knows the

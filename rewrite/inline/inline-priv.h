@@ -145,6 +145,10 @@ int rw_inline_trace(const struct rw_inline *n, int side, ana_trace_fn fn, void *
                     struct rw_refusals *no, struct dt_err *e);
 /* The number of a joint instruction that the access is at; UINT32_MAX: it is at none. */
 uint32_t rw_inline_joint_of(const struct rw_inline *n, const struct ana_trace *t);
+/* What a step of the box's block number d adds to the offset of lane k; what the numbers of thread x add up to in the
+ * box's first block. */
+int64_t rw_inline_step(const struct ana_trace *t, unsigned d, uint32_t k);
+int64_t rw_inline_sum(const struct rw_inline *n, const struct ana_trace_box *b, const uint32_t x[3]);
 /* tid of the guest's thread of this linear number */
 void rw_inline_coords(const struct rw_inline *n, uint32_t thread, uint32_t at[3]);
 /* places.c: n->places, if there are any */
@@ -182,7 +186,7 @@ bool rw_later_may_wait_for(const struct ptx_inst *i);      /* may stores wait be
 /* tidy.c: of a kernel with a guest in it, leave out labels from number `from` on that nothing leads to, and branches
  * to what comes next */
 int rw_inline_tidy(struct ptx_function *f, uint32_t from, struct dt_arena *a);
-/* threads.c: every access of the guest against its slots and digits */
+/* check.c: every access of the guest against its slots and digits */
 int rw_inline_check(const struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e);
 
 #endif

@@ -7,7 +7,7 @@
  * around an image (whose middle a copy has written, which is inlined there first). Each load of the buffer becomes the
  * memset's byte, as often as the load is wide. The memset is gone.
  *
- * `zero` is a parameter that is 0 whenever the kernel runs, as where two bodies meet (inline/inline.c): ptxas must not
+ * `zero` is a parameter that is 0 whenever the kernel runs, as where two bodies meet (inline/cross.c): ptxas must not
  * know the value, or it would leave out a product with 0 that the posted kernel has.
  *
  * Legal when each reader may be changed at all (legal-solo.def), no launch lies between them (`order`), and

@@ -1,4 +1,5 @@
-/* What blocks that are followed are made of: profile.c follows them, profile-sum.c puts them together. */
+/* What blocks that are followed are made of: profile.c follows them, with profile-time.c and profile-memory.c;
+ * profile-sum.c puts them together. */
 #ifndef DT_SOFTGPU_PROFILE_PRIV_H
 #define DT_SOFTGPU_PROFILE_PRIV_H
 
@@ -19,6 +20,7 @@ enum {
     MAX_STEPS = 4 << 20 /* of a block: what comes then is taken to be like what came before */
 };
 
+#define NO_LINE UINT32_MAX
 struct line { /* of the L1, in the order of use */
     uint64_t tag;
     uint32_t sectors, newer, older, chain; /* chain: the next one with the same hash */
@@ -86,6 +88,37 @@ struct sg_profiler {          /* of one block */
     bool spun, ended;
 };
 
+/* ---- profile-time.c ---------------------------------------------------------------------------------------------- */
+
+/* The warp's basic block ends; it comes to block bb. */
+void sg_profile_close(struct warp_time *t);
+void sg_profile_enter(const struct sg_costs *c, struct warp_time *t, uint32_t bb);
+/* When the SM can have done what the block has asked of it since its warps met: FP64 and stores from when their first
+ * operands were there, all else from when the warps met. */
+int64_t sg_profile_asked(const struct sg_profiler *p, unsigned k);
+/* How much later than alone the last warp has what its first loads asked for: those of the others come before it, as
+ * the SM's way from the L2 carries them. Later loads find the warps apart. */
+int64_t sg_profile_queued(const struct sg_profiler *p);
+/* All warps of the block have met now. */
+void sg_profile_met(struct sg_profiler *p);
+/* The warp is at barrier n; it goes on behind the one that it waits for. */
+void sg_profile_arrive(struct sg_profiler *p, struct warp_time *t, uint32_t n);
+void sg_profile_leave(struct sg_profiler *p, struct warp_time *t);
+
+/* ---- profile-memory.c -------------------------------------------------------------------------------------------- */
+
+/* Passes that an access of all these lanes makes over the 32 banks of shared memory; in words, how many it takes. */
+unsigned sg_profile_banks(const uint64_t *addr, uint32_t mask, unsigned bytes, unsigned *words);
+/* A load, store or atomic of global memory: what the L1 and the L2 see of it. True: a load that the L1 had. */
+bool sg_profile_global(struct sg_profiler *p, const struct sg_cost *c, const uint64_t *addr, uint32_t mask,
+                       unsigned bytes, unsigned *ret_passes);
+/* A load is there when the lines that it found are: one that an earlier miss asked for is on its way. A warp that comes
+ * to it sooner than the one that was followed first would have asked for it itself. */
+void sg_profile_under_way(struct sg_profiler *p, const int64_t at[CLOCKS], int64_t latency[CLOCKS]);
+/* The L2 does a request's atomics by sectors, one after the other, and so those of one address. How long a line is at
+ * it is counted by line, in clocks of the L2. */
+void sg_profile_atomics(struct sg_profiler *p, const struct sg_cost *c, const struct sg_op *op, const uint64_t *addr,
+                        uint32_t mask);
 /* The place of a line among those in which the block's atomics met; count 0: it is free. p->meet is there. */
 struct meet *sg_profile_meeting(const struct sg_profiler *p, uint64_t line);
 

@@ -32,8 +32,6 @@
 #include "softgpu/exec/costs.h"
 #include "softgpu/exec/exec-priv.h"
 
-#define NONE UINT32_MAX
-
 /* ---- blocks that are followed --------------------------------------------------------------------------------------
  */
 static void profile_free(struct sg_profiler *p)
@@ -63,8 +61,6 @@ static unsigned lines_of(const struct sg_run *run, const struct sg_model *m)
     return n > LINES ? LINES : n ? (unsigned)n : 1;
 }
 
-static void met(struct sg_profiler *p);
-
 int sg_profile_block_start(struct sg_block *b)
 {
     struct sg_worker *wk = b->wk;
@@ -77,7 +73,7 @@ int sg_profile_block_start(struct sg_block *b)
     double ghz = m->clock_khz * 1e-6;
     p->model = m;
     p->nwarp = b->nwarp;
-    met(p);
+    sg_profile_met(p);
     p->next = wk->profile;
     wk->profile = p;
     p->block = b->linear;
@@ -91,7 +87,7 @@ int sg_profile_block_start(struct sg_block *b)
     p->far_clocks = (unsigned)(m->dsm_ns * ghz + 0.5);
     p->meet_clocks = (unsigned)(m->cluster_sync_ns * ghz + 0.5);
     p->lines = lines_of(run, m);
-    p->newest = p->oldest = NONE;
+    p->newest = p->oldest = NO_LINE;
     p->seen[READ].cap = p->seen[WRITTEN].cap = SEEN_FIRST;
     p->warp = dt_calloc(run->nwarp, sizeof *p->warp);
     p->ready = dt_calloc((size_t)run->nwarp * (costs->nreg + 1) * CLOCKS, sizeof *p->ready);
@@ -106,372 +102,6 @@ int sg_profile_block_start(struct sg_block *b)
         p->warp[i].bb = UINT32_MAX;
     b->follow = p;
     return 0;
-}
-
-/* ---- basic blocks, barriers ----------------------------------------------------------------------------------------
- */
-static void close_block(struct warp_time *t)
-{
-    for (unsigned k = 0; k < CLOCKS; k++) {
-        int64_t issued = t->clock[k] + t->slots;
-        t->clock[k] = t->last[k] > issued ? t->last[k] : issued;
-        t->clock[k] = t->branch[k] > t->clock[k] ? t->branch[k] : t->clock[k];
-        t->last[k] = t->clock[k];
-    }
-    t->slots = t->rounds = 0;
-    t->fixed = false;
-}
-
-static void enter_block(const struct sg_costs *c, struct warp_time *t, uint32_t bb)
-{
-    t->same = t->bb == bb && (t->looks || t->same > SPIN) ? t->same + 1 : 0;
-    t->looks = false;
-    if (t->same > SPIN)
-        return;
-    if (t->bb == bb && !t->fixed && !c->rolled[bb] && ++t->rounds < c->k->unroll &&
-        t->slots < c->k->short_loop * t->rounds) {
-        memset(t->branch, 0, sizeof t->branch);
-        return;
-    }
-    close_block(t);
-    for (unsigned k = 0; k < CLOCKS && t->bb != UINT32_MAX && bb != t->bb + 1; k++)
-        t->last[k] = t->clock[k] += c->k->taken;
-    t->bb = bb;
-}
-
-static double pipe_clocks(uint64_t slots, double lanes) { return lanes > 0 ? (double)slots * SG_LANES / lanes : 0; }
-
-/* When the SM can have done what the block has asked of it since its warps met: FP64 and stores from when their first
- * operands were there, all else from when the warps met. */
-static int64_t asked(const struct sg_profiler *p, unsigned k)
-{
-    const struct sg_model *m = p->model;
-    const struct sg_profile *now = &p->sum, *then = &p->met.sum;
-    uint64_t slot[SG_PIPES], all = 0;
-    for (unsigned i = 0; i < SG_PIPES; i++)
-        all += slot[i] = now->slots[i] - then->slots[i];
-    double sectors = 32 / m->k.l2_bytes_clock, read = (double)(now->l2_read - then->l2_read) * sectors,
-           write = (double)(now->l2_write - then->l2_write) * sectors, at = (double)p->met.at[k];
-    double c[] = {
-        at + (double)all / m->k.issue_warps,
-        at + pipe_clocks(slot[SG_PIPE_ALU], m->int_lanes),
-        at + pipe_clocks(slot[SG_PIPE_IMAD], m->int_lanes),
-        at + pipe_clocks(slot[SG_PIPE_FMA] + slot[SG_PIPE_IMAD], m->fp32_lanes),
-        at + pipe_clocks(slot[SG_PIPE_XU], m->sfu_lanes),
-        at + read + write,
-        slot[SG_PIPE_FP64] ? (double)p->met.fp64[k] + pipe_clocks(slot[SG_PIPE_FP64], m->fp64_lanes) : 0,
-        write > 0 && p->met.store[k] < INT64_MAX ? (double)p->met.store[k] + write : 0,
-    };
-    double last = 0;
-    for (unsigned i = 0; i < sizeof c / sizeof c[0]; i++)
-        last = c[i] > last ? c[i] : last;
-    return (int64_t)last;
-}
-
-static void met(struct sg_profiler *p)
-{
-    for (unsigned k = 0; k < CLOCKS; k++)
-        p->met.fp64[k] = p->met.store[k] = INT64_MAX;
-    p->met.sum = p->sum;
-    p->met.fences = 0;
-    p->met.first = 0;
-    p->met.times++;
-}
-
-/* How much later than alone the last warp has what its first loads asked for: those of the others come before it, as
- * the SM's way from the L2 carries them. Later loads find the warps apart. */
-static int64_t queued(const struct sg_profiler *p)
-{
-    double others = p->nwarp > 1 ? (double)p->met.first * (p->nwarp - 1) / p->nwarp : 0;
-    return (int64_t)(others * 32 / p->model->k.l2_bytes_clock);
-}
-
-/* All warps of the block meet, when the last is there: not before the SM has done what they asked of it since they met
- * last. Fences of several warps come one after the other. */
-static void meet_all(struct sg_profiler *p, int64_t at[CLOCKS])
-{
-    int64_t fences = p->met.fences ? (p->met.fences - 1) * p->costs->k->fence_warp : 0;
-    for (unsigned k = 0; k < CLOCKS; k++) {
-        int64_t done = asked(p, k), last = at[k] + fences + queued(p);
-        at[k] = last > done ? last : done;
-    }
-    memcpy(p->met.at, at, sizeof p->met.at);
-    p->sum.fences += (uint64_t)fences;
-    met(p);
-}
-
-static void arrive(struct sg_profiler *p, struct warp_time *t, uint32_t n)
-{
-    close_block(t);
-    uint32_t g = ++t->generation[n];
-    if (p->barrier[n][g & 1].generation != g) {
-        p->barrier[n][g & 1].generation = g;
-        p->barrier[n][g & 1].warps = 0;
-        memset(p->barrier[n][g & 1].at, 0, sizeof p->barrier[n][g & 1].at);
-    }
-    for (unsigned k = 0; k < CLOCKS; k++)
-        if (p->barrier[n][g & 1].at[k] < t->clock[k])
-            p->barrier[n][g & 1].at[k] = t->clock[k];
-    if (++p->barrier[n][g & 1].warps == p->nwarp)
-        meet_all(p, p->barrier[n][g & 1].at);
-    t->waits = n + 1;
-    t->bb = UINT32_MAX;
-}
-
-static void leave(struct sg_profiler *p, struct warp_time *t)
-{
-    uint32_t n = t->waits - 1, g = t->generation[n];
-    for (unsigned k = 0; k < CLOCKS; k++) {
-        t->clock[k] = p->barrier[n][g & 1].at[k] + p->costs->k->barrier;
-        t->last[k] = t->clock[k];
-    }
-    t->waits = 0;
-}
-
-/* ---- memory --------------------------------------------------------------------------------------------------------
- */
-static unsigned parts_of(unsigned bytes) { return bytes <= 4 ? 1 : bytes == 8 ? 2 : 4; }
-
-/* Passes that an access of all these lanes makes over the 32 banks of shared memory; in words, how many it takes. */
-static unsigned shared_passes(const uint64_t *addr, uint32_t mask, unsigned bytes, unsigned *words)
-{
-    unsigned parts = parts_of(bytes), passes = 0, lanes = SG_LANES / parts;
-    for (unsigned q = 0; q < parts; q++) {
-        /* the words of each bank: only those of its own can be equal to a new one */
-        uint32_t word[32][SG_LANES * 4], n[32] = {0};
-        uint32_t m = mask >> (q * lanes) & (lanes == 32 ? SG_ALL : (1u << lanes) - 1);
-        unsigned count = 0, most = 0;
-        for (; m; m &= m - 1) {
-            uint64_t a = addr[q * lanes + (unsigned)__builtin_ctz(m)];
-            for (uint64_t at = a >> 2; at <= (a + bytes - 1) >> 2 && count < SG_LANES * 4; at++) {
-                unsigned bank = at & 31, i = 0;
-                while (i < n[bank] && word[bank][i] != (uint32_t)at)
-                    i++;
-                if (i == n[bank]) {
-                    word[bank][i] = (uint32_t)at;
-                    count++;
-                    if (++n[bank] > most)
-                        most = n[bank];
-                }
-            }
-        }
-        passes += most;
-        if (words)
-            *words += count;
-    }
-    return passes ? passes : 1;
-}
-
-static uint64_t hash_of(uint64_t x) { return (x * 0x9E3779B97F4A7C15u) >> 48; }
-
-static bool seen_grow(struct sectors *s)
-{
-    uint32_t cap = 4 * s->cap;
-    uint64_t *old = s->at, *t = dt_calloc(cap, sizeof *t);
-    if (!t)
-        return false;
-    for (uint32_t i = 0; i < s->cap; i++)
-        if (old[i]) {
-            uint64_t h = hash_of(old[i]);
-            while (t[h & (cap - 1)])
-                h++;
-            t[h & (cap - 1)] = old[i];
-        }
-    free(old);
-    s->at = t;
-    s->cap = cap;
-    return true;
-}
-
-/* Has the block not come to the sector yet? Of very many no more are told apart. */
-static bool first_seen(struct sectors *s, uint64_t sector)
-{
-    uint64_t h = hash_of(sector);
-    if (s->n > s->cap / 2 && (s->cap >= SEEN || !seen_grow(s)))
-        return true;
-    for (; s->at[h & (s->cap - 1)]; h++)
-        if (s->at[h & (s->cap - 1)] == sector)
-            return false;
-    s->at[h & (s->cap - 1)] = sector;
-    s->n++;
-    return true;
-}
-
-static void l1_unlink(struct sg_profiler *p, uint32_t i)
-{
-    struct line *x = &p->l1[i];
-    *(x->newer == NONE ? &p->newest : &p->l1[x->newer].older) = x->older;
-    *(x->older == NONE ? &p->oldest : &p->l1[x->older].newer) = x->newer;
-}
-
-static void l1_newest(struct sg_profiler *p, uint32_t i)
-{
-    p->l1[i].newer = NONE;
-    p->l1[i].older = p->newest;
-    *(p->newest == NONE ? &p->oldest : &p->l1[p->newest].newer) = i;
-    p->newest = i;
-}
-
-static uint32_t *chain_of(struct sg_profiler *p, uint64_t line)
-{
-    return &p->chains[(line * 0x9E3779B97F4A7C15u) >> 53];
-}
-
-static void touch(struct sg_profiler *p, uint32_t line, bool missed)
-{
-    p->touched.line[p->touched.n] = line;
-    p->touched.missed[p->touched.n++] = missed;
-}
-
-/* A load is there when the lines that it found are: one that an earlier miss asked for is on its way. A warp that comes
- * to it sooner than the one that was followed first would have asked for it itself. */
-static void under_way(struct sg_profiler *p, const int64_t at[CLOCKS], int64_t latency[CLOCKS])
-{
-    const int64_t miss[CLOCKS] = {p->l2_clocks, p->dram_clocks};
-    for (uint32_t i = 0; i < p->touched.n; i++)
-        for (unsigned k = 0; k < CLOCKS; k++) {
-            int64_t *there = &p->l1[p->touched.line[i]].there[k], own = at[k] + miss[k];
-            if (p->touched.missed[i] || own < *there)
-                *there = own;
-            if (*there - at[k] > latency[k])
-                latency[k] = *there - at[k];
-        }
-}
-
-/* A line is read; afterwards its sectors are there, and the line that was not used for longest is not. Returns those
- * that were missing. Which lines share a set is not modelled: times would depend on where buffers lie. */
-static uint32_t l1_read(struct sg_profiler *p, uint64_t line, uint32_t sectors)
-{
-    uint32_t i = *chain_of(p, line), *at;
-    while (i != NONE && p->l1[i].tag != line)
-        i = p->l1[i].chain;
-    if (i != NONE) {
-        uint32_t missing = sectors & ~p->l1[i].sectors;
-        p->l1[i].sectors |= sectors;
-        l1_unlink(p, i);
-        l1_newest(p, i);
-        touch(p, i, missing != 0);
-        return missing;
-    }
-    if (p->nline < p->lines) {
-        i = p->nline++;
-    } else {
-        i = p->oldest;
-        l1_unlink(p, i);
-        for (at = chain_of(p, p->l1[i].tag); *at != i; at = &p->l1[*at].chain)
-            ;
-        *at = p->l1[i].chain;
-    }
-    at = chain_of(p, line);
-    p->l1[i] = (struct line){.tag = line, .sectors = sectors, .chain = *at};
-    *at = i;
-    l1_newest(p, i);
-    touch(p, i, true);
-    return sectors;
-}
-
-/* A load, store or atomic of global memory: what the L1 and the L2 see of it. True: a load that the L1 had. */
-static bool global_access(struct sg_profiler *p, const struct sg_cost *c, const uint64_t *addr, uint32_t mask,
-                          unsigned bytes, unsigned *ret_passes)
-{
-    uint64_t line[2 * SG_LANES];
-    uint32_t sectors[2 * SG_LANES];
-    unsigned n = 0, missing = 0, all = 0;
-    for (uint32_t m = mask; m; m &= m - 1) {
-        uint64_t a = addr[__builtin_ctz(m)];
-        for (uint64_t s = a >> 5; s <= (a + bytes - 1) >> 5; s++) {
-            unsigned i = n ? n - 1 : 0;
-            while (i < n && line[i] != s >> 2)
-                i = i ? i - 1 : n;
-            if (i >= n && n < 2 * SG_LANES) {
-                i = n++;
-                line[i] = s >> 2;
-                sectors[i] = 0;
-            }
-            if (i < n)
-                sectors[i] |= 1u << (s & 3);
-        }
-    }
-    bool load = c->kind == SG_COST_LOAD || c->kind == SG_COST_COPY;
-    for (unsigned i = 0; i < n; i++) {
-        uint32_t miss = load && !c->bypass ? l1_read(p, line[i], sectors[i]) : sectors[i];
-        all += (unsigned)__builtin_popcount(sectors[i]);
-        missing += (unsigned)__builtin_popcount(miss);
-        for (uint32_t s = miss; s; s &= s - 1) {
-            bool first = first_seen(&p->seen[load ? READ : WRITTEN], (line[i] << 2 | (uint64_t)__builtin_ctz(s)) + 1);
-            p->sum.again += load && !first;
-        }
-    }
-    /* quarters of clocks: what meets in a bank, four lines' tags in a clock and a little more, the bytes */
-    unsigned words = 0, banks = 4 * shared_passes(addr, mask, bytes, &words), tags = n * p->costs->k->l1_line / 8,
-             data = 4 * 4 * words / p->l1_bytes_clock;
-    *ret_passes = banks > tags ? banks : tags;
-    *ret_passes = data > *ret_passes ? data : *ret_passes;
-    if (load)
-        p->sum.l2_read += missing;
-    else
-        p->sum.l2_write += all;
-    return !missing;
-}
-
-struct meet *sg_profile_meeting(const struct sg_profiler *p, uint64_t line)
-{
-    uint64_t h = hash_of(line);
-    while (p->meet[h & (2 * MEET - 1)].count && p->meet[h & (2 * MEET - 1)].line != line)
-        h++;
-    return &p->meet[h & (2 * MEET - 1)];
-}
-
-static void profile_meet(struct sg_profiler *p, uint64_t line, unsigned n)
-{
-    if (!p->meet && !(p->meet = dt_calloc(2 * MEET, sizeof *p->meet)))
-        return;
-    struct meet *x = sg_profile_meeting(p, line);
-    if (!x->count && p->nmeet++ >= MEET)
-        return; /* the block has met too many to keep */
-    x->line = line;
-    x->count += n;
-}
-
-/* The L2 does a request's atomics by sectors, one after the other, and so those of one address. How long a line is at
- * it is counted by line, in clocks of the L2. */
-static void atomics(struct sg_profiler *p, const struct sg_cost *c, const struct sg_op *op, const uint64_t *addr,
-                    uint32_t mask)
-{
-    /* ptxas adds integers of a warp together first, where it sees that the address is the same and nobody wants the old
-     * value */
-    const struct sg_constants *con = p->costs->k;
-    bool joined = c->uniform && c->kind == SG_COST_RED && op->sub + PTX_M_ADD == PTX_M_ADD &&
-                  !ptx_type_is_float((enum ptx_type)op->type) && mask & (mask - 1);
-    for (uint32_t m = mask & (mask - 1); m && joined; m &= m - 1)
-        joined = addr[__builtin_ctz(m)] == addr[__builtin_ctz(mask)];
-    mask = joined ? mask & (0u - mask) : mask;
-    while (mask) {
-        uint64_t line = addr[__builtin_ctz(mask)] / LINE;
-        unsigned lanes[LINE / 32] = {0}, equals[LINE / 32] = {0}, most[LINE / 32] = {0}, clocks = 0;
-        uint32_t mine = 0;
-        for (uint32_t m = mask; m; m &= m - 1) {
-            unsigned l = (unsigned)__builtin_ctz(m), equal = 0;
-            if (addr[l] / LINE != line)
-                continue;
-            mine |= 1u << l;
-            unsigned i = addr[l] % LINE / 32;
-            lanes[i]++;
-            for (uint32_t o = mask; o; o &= o - 1)
-                equal += addr[__builtin_ctz(o)] == addr[l];
-            most[i] = equal > most[i] ? equal : most[i];
-            equals[i] += equal > 1;
-        }
-        for (unsigned i = 0; i < LINE / 32; i++) {
-            clocks += most[i];
-            p->sum.atomics += (!lanes[i]      ? 0
-                               : lanes[i] < 3 ? con->atomic_few
-                                              : con->atomic_lane * lanes[i]) +
-                              con->atomic_same * equals[i];
-        }
-        profile_meet(p, line, clocks);
-        mask &= ~mine;
-    }
 }
 
 /* ---- an operation --------------------------------------------------------------------------------------------------
@@ -531,14 +161,14 @@ static void acquire(struct sg_profiler *p)
 {
     memset(p->chains, 0xFF, LINES * sizeof *p->chains);
     p->nline = 0;
-    p->newest = p->oldest = NONE;
+    p->newest = p->oldest = NO_LINE;
 }
 
 /* What was written before is seen by others before anything behind goes on: so many ways to the L2. */
 static void fence(struct sg_profiler *p, struct warp_time *t, unsigned trips)
 {
     t->fixed = true;
-    close_block(t);
+    sg_profile_close(t);
     for (unsigned k = 0; k < CLOCKS; k++)
         t->last[k] = t->clock[k] += trips * p->home_clocks;
     t->fences += trips * p->home_clocks;
@@ -587,7 +217,7 @@ static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t
     } else if (shared) {
         for (uint32_t m = c->joined ? shared : 0; m; m &= m - 1)
             addr[__builtin_ctz(m)] -= c->back;
-        passes = c->absorbed ? 1 : shared_passes(addr, shared, c->joined ? c->joined : bytes, NULL);
+        passes = c->absorbed ? 1 : sg_profile_banks(addr, shared, c->joined ? c->joined : bytes, NULL);
         latency[NEAR] = latency[FAR] = con->shared_hit;
         if (load || c->kind == SG_COST_ATOM)
             later(at, t->shared_store);
@@ -608,14 +238,14 @@ static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t
     } else if (global) {
         p->touched.n = 0;
         uint64_t read = p->sum.l2_read;
-        hit = global_access(p, c, addr, global, bytes, &passes);
+        hit = sg_profile_global(p, c, addr, global, bytes, &passes);
         if (at[NEAR] < p->met.at[NEAR] + p->l2_clocks)
             p->met.first += p->sum.l2_read - read;
         p->sum.l1_quarters += passes > 4 * p->turns ? passes : 4 * p->turns;
         passes = (passes + 3) / 4;
-        under_way(p, at, latency);
+        sg_profile_under_way(p, at, latency);
         if (c->kind == SG_COST_ATOM || c->kind == SG_COST_RED) {
-            atomics(p, c, op, addr, global);
+            sg_profile_atomics(p, c, op, addr, global);
             hit = false;
         }
         if (!hit)
@@ -654,9 +284,9 @@ static bool piece(struct sg_profiler *p, struct warp_time *t, const struct sg_co
     p->touched.n = 0;
     bool hit = true;
     if (shared) {
-        p->sum.shared_passes += passes = shared_passes(addr, SG_ALL, bytes, NULL);
+        p->sum.shared_passes += passes = sg_profile_banks(addr, SG_ALL, bytes, NULL);
     } else {
-        hit = global_access(p, c, addr, SG_ALL, bytes, &passes);
+        hit = sg_profile_global(p, c, addr, SG_ALL, bytes, &passes);
         p->sum.l1_quarters += passes;
         passes = (passes + 3) / 4;
     }
@@ -734,7 +364,7 @@ static uint64_t profile_product(const struct sg_mma *s)
 static void meet_cluster(struct sg_profiler *p, struct warp_time *t, unsigned clocks)
 {
     t->fixed = true;
-    close_block(t);
+    sg_profile_close(t);
     for (unsigned k = 0; k < CLOCKS && p->meet_clocks; k++)
         t->last[k] = t->clock[k] += clocks;
     t->bb = UINT32_MAX;
@@ -743,7 +373,7 @@ static void meet_cluster(struct sg_profiler *p, struct warp_time *t, unsigned cl
 static void wait_copies(struct warp_time *t, const struct ptx_inst *i)
 {
     uint32_t left = i->op == PTX_OP_CP_ASYNC_WAIT_GROUP && i->nopnd ? (uint32_t)i->opnd[0].bits : 0;
-    close_block(t);
+    sg_profile_close(t);
     if (i->op == PTX_OP_CP_ASYNC_WAIT_ALL)
         later(t->clock, t->copy);
     for (uint32_t g = t->ngroup > GROUPS ? t->ngroup - GROUPS : 0; g + left < t->ngroup; g++)
@@ -756,11 +386,11 @@ static void follow(struct sg_profiler *p, struct sg_warp *w, const struct sg_op 
 {
     struct warp_time *t = &p->warp[w->index];
     if (t->waits)
-        leave(p, t);
+        sg_profile_leave(p, t);
     if (op->fn == p->bb) {
         if (w->fuel <= 0)
             return; /* it stops here, and begins the basic block in its next turn */
-        enter_block(p->costs, t, op->x);
+        sg_profile_enter(p->costs, t, op->x);
         if (t->same > SPIN) {
             p->spun = true;
             return;
@@ -792,7 +422,7 @@ static void follow(struct sg_profiler *p, struct sg_warp *w, const struct sg_op 
         if (op->fn == sg_bar || (op->fn == sg_guarded && op->inner == sg_bar && guard_of(w, op))) {
             uint32_t n = SG_P(uint32_t, op->a)[__builtin_ctz(w->mask)];
             if (n < SG_BARRIERS)
-                arrive(p, t, n);
+                sg_profile_arrive(p, t, n);
         }
         return;
     case SG_COST_BRANCH:
@@ -846,21 +476,21 @@ static void follow(struct sg_profiler *p, struct sg_warp *w, const struct sg_op 
         unsigned lanes = known ? op->n * 8u : 0;
         for (unsigned l = 0; l < lanes; l++)
             addr[l] = sg_address(w, op, l);
-        unsigned passes = known ? shared_passes(addr, lanes < SG_LANES ? (1u << lanes) - 1 : SG_ALL, 16, NULL) : 4;
+        unsigned passes = known ? sg_profile_banks(addr, lanes < SG_LANES ? (1u << lanes) - 1 : SG_ALL, 16, NULL) : 4;
         p->sum.shared_passes += passes;
         t->slots += passes - 1 < 8 ? passes - 1 : 8;
         latency[NEAR] = latency[FAR] = p->costs->k->matrix_hit + (passes > 4 ? passes - 4 : 0);
         later(at, t->shared_store);
     }
     if (c->branches)
-        close_block(t);
+        sg_profile_close(t);
     if (c->branches)
         operands(p, w, t, c, at);
     result(p, w, t, c, at, latency);
     for (unsigned k = 0; k < CLOCKS && c->branches; k++) /* it ends when its last instruction has begun */
         t->last[k] = at[k] + latency[k] - p->costs->k->fma_clocks;
     if (c->branches)
-        close_block(t);
+        sg_profile_close(t);
 }
 
 void sg_profile_run(struct sg_warp *w, const struct sg_op *op)
@@ -900,14 +530,14 @@ void sg_profile_block_end(struct sg_block *b)
     int64_t alone[CLOCKS] = {0}, fences = 0;
     for (uint32_t i = 0; i < b->nwarp; i++) {
         fences = p->warp[i].fences > fences ? p->warp[i].fences : fences;
-        close_block(&p->warp[i]);
+        sg_profile_close(&p->warp[i]);
         later(alone, p->warp[i].clock);
     }
-    p->sum.done_near = (uint64_t)asked(p, NEAR);
-    p->sum.done_far = (uint64_t)asked(p, FAR);
+    p->sum.done_near = (uint64_t)sg_profile_asked(p, NEAR);
+    p->sum.done_far = (uint64_t)sg_profile_asked(p, FAR);
     p->sum.fences += (uint64_t)fences;
-    p->sum.alone_near = (uint64_t)(alone[NEAR] + queued(p)) + 1;
-    p->sum.alone_far = (uint64_t)(alone[FAR] + queued(p)) + 1;
+    p->sum.alone_near = (uint64_t)(alone[NEAR] + sg_profile_queued(p)) + 1;
+    p->sum.alone_far = (uint64_t)(alone[FAR] + sg_profile_queued(p)) + 1;
     p->sum.pages = pages_of(&p->seen[READ]);
     p->sum.write_pages = pages_of(&p->seen[WRITTEN]);
     p->sum.written = p->seen[WRITTEN].n;

@@ -1,7 +1,8 @@
 /* A library that is loaded before others (LD_PRELOAD) and makes the system fail: allocations, the disk, the clock.
  *
  * FAULTY names a file that is mapped here and in the test, which writes into it what shall go wrong (struct faulty);
- * FAULTY_PROGRAM names the program that it is for, so that its children are left alone. Without both it does nothing.
+ * FAULTY_PROGRAM names the programs that it is for, with a colon between them; others, such as children, are left
+ * alone. Without both it does nothing.
  *
  *   allocations  count the calls of malloc, calloc, realloc and their kin, of whatever library; with fail_at set, the
  *                call of that number fails, and with fail_all every one after it
@@ -51,6 +52,18 @@ static void died(int sig)
     raise(sig);
 }
 
+/* Is it one of these names, which colons divide? */
+static bool named(const char *name, const char *list)
+{
+    size_t n = strlen(name);
+    for (size_t k; *list; list += k + (list[k] == ':')) {
+        k = strcspn(list, ":");
+        if (k == n && !memcmp(list, name, n))
+            return true;
+    }
+    return false;
+}
+
 __attribute__((constructor)) static void start(void)
 {
     const char *path = getenv("FAULTY"), *program = getenv("FAULTY_PROGRAM");
@@ -60,7 +73,7 @@ __attribute__((constructor)) static void start(void)
         return;
     self[n] = 0;
     const char *name = strrchr(self, '/');
-    if (!name || strcmp(name + 1, program))
+    if (!name || !named(name + 1, program))
         return;
     int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC);
     if (fd < 0)

@@ -12,14 +12,14 @@ LIBRARY = os.environ.get("DOVETAIL_FAULTY", "build/tests/fault/libfaulty.so")
 
 
 class Faulty:
-    """Use `env` for the program that `program` names; its children are left alone."""
-    def __init__(self, program):
+    """Use `env` for the programs that are named here, which share all figures; their other children are left alone."""
+    def __init__(self, *programs):
         f, self.path = tempfile.mkstemp(prefix="dovetail-faulty.")
         os.ftruncate(f, 4096)
         self.map = mmap.mmap(f, 4096)
         os.close(f)
         os.environ.pop("LD_LIBRARY_PATH", None)  # meson's: the false GPU lies beside our library
-        self.env = {"LD_PRELOAD": os.path.abspath(LIBRARY), "FAULTY": self.path, "FAULTY_PROGRAM": program}
+        self.env = {"LD_PRELOAD": os.path.abspath(LIBRARY), "FAULTY": self.path, "FAULTY_PROGRAM": ":".join(programs)}
 
     def get(self, name):
         return struct.unpack_from("q", self.map, 8 * FIELDS.index(name))[0]

@@ -19,7 +19,7 @@ class DiskCase(unittest.TestCase):
     def setUp(self):
         self.dir = tempfile.mkdtemp(prefix="dovetail-disk.")
         self.db = self.dir + "/sub/cache.db"
-        self.faulty = Faulty("dovetaild")
+        self.faulty = Faulty("dovetaild", "dovetail-worker")  # a disk fails for both, and either may open it first
         self.next = 0
         self.s = None
         self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
@@ -68,11 +68,18 @@ class DiskCase(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline, self.s.read_log())
             self.work()
 
-    def broken(self, error):
-        """The service's part of the disk fails in writing; then it does not."""
+    def until_hit(self, i):
+        """Graph i is kept: each of the handles that write looks by itself whether it can."""
+        deadline = time.monotonic() + 60 * harness.SLOW
+        while self.post(i)[1] != "hit":
+            self.assertLess(time.monotonic(), deadline, self.s.read_log())
+            time.sleep(0.1)
+
+    def broken(self, error, read_only=False):
+        """The disk fails in writing; then it does not."""
         self.start()
         first, _ = self.post(500)
-        self.faulty.disk(os.path.dirname(self.db), error)
+        self.faulty.disk(os.path.dirname(self.db), error, read_only)
         self.until("degraded")
         self.assertGreater(self.faulty.get("disk_hits"), 0)
         store = self.store()
@@ -98,6 +105,9 @@ class Broken(DiskCase):
 
     def test_quota(self):
         self.broken("EDQUOT")
+
+    def test_becomes_read_only(self):
+        self.broken("EROFS", read_only=True)
 
     def test_gc_on_a_full_disk(self):
         """Nothing of it can be done: it says so, and nothing is lost."""
@@ -141,14 +151,27 @@ class Absent(DiskCase):
     def back(self):
         self.until("ok")
         self.assertIn("is open again", self.s.read_log())
-        self.post(500)
-        self.assertEqual(self.post(500)[1], "hit")
+        self.until_hit(500)
 
     def test_read_only_disk(self):
         self.faulty.disk(os.path.dirname(self.db), read_only=True)
         self.absent("cannot be opened")
         self.faulty.heal()
         self.back()
+
+    def test_read_only_from_the_start(self):
+        """What a service that was killed left there is back when the disk is."""
+        self.start()
+        first, _ = self.post(500)
+        self.s.process.kill()  # file, log and the log's index stay: SQLite would read them
+        self.s.process.wait()
+        self.s.log.close()
+        self.s.remove()
+        self.faulty.disk(os.path.dirname(self.db), read_only=True)
+        self.absent("cannot be opened for writing")
+        self.faulty.heal()
+        self.back()
+        self.assertEqual(self.post(500), (first, "hit"))
 
     def test_full_disk(self):
         self.faulty.disk(os.path.dirname(self.db), "ENOSPC")

@@ -70,7 +70,7 @@ class Kernel:
         return d
 
     def hide(self, value, cls, word):
-        """The value, through an xor with a launch parameter: as rewrite/inline/inline.c writes it."""
+        """The value, through an xor with a launch parameter: as rewrite/inline/cross.c writes it."""
         size, kind, _ = floatops.CLASSES[cls]
         n, b = self.reg(), size * 8
         w = "%%w_%d" % n

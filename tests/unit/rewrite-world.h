@@ -24,9 +24,12 @@
     "%tid.x;\n"                                                                                                        \
     "mad.lo.s32 %r4, %r1, %r2, %r3;\nmul.wide.s32 %d3, %r4, 4;\nadd.s64 %d1, %d1, %d3;\nadd.s64 %d2, %d2, %d3;\n"      \
     "ld.global.f32 %f1, [%d1];\n" op "\nst.global.f32 [%d2], %f2;\nret;\n}\n"
+#ifndef OP_F
+#define OP_F "add.rn.f32 %f2, %f1, 0f3F800000;"
+#endif
 #define TEXT                                                                                                           \
-    ".version 8.0\n.target sm_80\n.address_size 64\n" KERNEL("f", "add.rn.f32 %f2, %f1, 0f3F800000;")                  \
-        KERNEL("g", "mul.rn.f32 %f2, %f1, 0f40000000;")
+    ".version 8.0\n.target sm_80\n.address_size 64\n" KERNEL("f", OP_F) KERNEL("g", "mul.rn.f32 %f2, %f1, "            \
+                                                                                    "0f40000000;")
 #define KEEP(name, entry, from, to)                                                                                    \
     "{\"name\": \"" name "\", \"module\": \"m\", \"entry\": \"" entry "\", \"grid\": [64,1,1], \"block\": [128,1,1],"  \
     "\"args\": [{\"buffer\": \"" from "\"}, {\"buffer\": \"" to "\"}]}"

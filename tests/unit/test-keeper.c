@@ -40,7 +40,12 @@ static int set_up(void **state)
 
 static int remove_one(const char *name, const struct stat *st, int kind, struct FTW *at) { return remove(name); }
 
-static int tear_down(void **state) { return nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
+static int tear_down(void **state)
+{
+    if (getuid() == 0 && seteuid(0) < 0) /* test_only_read is somebody else */
+        return -1;
+    return nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
 
 static void tell(void *user, bool bad, const char *text)
 {
@@ -363,6 +368,50 @@ static void test_bound(void **state)
     assert_true(after.st_size < before.st_size * 2 / 3); /* the disk has got some of it back */
 }
 
+/* ---- a file that cannot be written ------------------------------------------------------------------------------ */
+
+static void modes(mode_t file, mode_t log_index)
+{
+    static const char *const beside[] = {"", "-wal", "-shm"};
+    char name[160];
+    for (int i = 0; i < 3; i++) {
+        snprintf(name, sizeof name, "%s%s", path, beside[i]);
+        assert_int_equal(chmod(name, i < 2 ? file : log_index), 0);
+    }
+}
+
+/* It is not opened, and says so, as long as it cannot be written; then it is, with all that it had. */
+static void test_only_read(void **state)
+{
+    static const mode_t mode[][2] = {{0400, 0400}, {0600, 0400}};
+    if (geteuid() == 0) { /* who may write everything */
+        assert_int_equal(chown(dir, 54321, (gid_t)-1), 0);
+        assert_int_equal(seteuid(54321), 0);
+    }
+    for (int k = 0; k < 2; k++) {
+        unclean(3, 100); /* what SQLite could read: file, log and index */
+        modes(mode[k][0], mode[k][1]);
+        said[0] = 0;
+        struct cache *c = hold(0);
+        for (int i = 0; i < 3 * CACHE_RETRY_S; i++) { /* while the keeper tries, too */
+            struct cache_figures f = figures(c);
+            assert_false(f.open);
+            assert_non_null(strstr(f.trouble, "cannot be opened for writing"));
+            assert_true(!there(c, 0) && put(c, 3, 100) < 0);
+            usleep(500000);
+        }
+        assert_false(was_said("again"));
+        modes(0600, 0600);
+        until_said("is open again");
+        for (int i = 0; i < LONG_S * 100 && put(c, 3, 100) < 0; i++) /* the keeper was first */
+            usleep(10000);
+        assert_true(there(c, 0) && there(c, 2) && there(c, 3));
+        assert_true(figures(c).open && figures(c).writable);
+        cache_close(c);
+        assert_false(exists(".bad"));
+    }
+}
+
 /* ---- a full disk ----------------------------------------------------------------------------------------------- */
 
 /* Nothing can be written, not a byte: gc makes room all the same, and then the cache works. */
@@ -417,6 +466,6 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {T(test_no_folder), T(test_another_program), T(test_taken_away),
                                        T(test_unclean),   T(test_damaged),         T(test_damaged_row),
-                                       T(test_bound),     T(test_full_disk)};
+                                       T(test_bound),     T(test_only_read),       T(test_full_disk)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
