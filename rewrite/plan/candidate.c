@@ -17,7 +17,10 @@
 #include "base/parallel.h"
 #include "base/subject.h"
 
-#define GLANCE 0.05 /* part of the time of what is replaced: what costs by a few blocks may be wrong about */
+/* Parts of the time of what is replaced: what costs by a few blocks may be wrong about, and by how much two levels that
+ * are may be in the wrong order. */
+#define GLANCE 0.05
+#define CLOSE 0.015
 
 /* ---- names of modules -------------------------------------------------------------------------------------------- */
 
@@ -159,6 +162,7 @@ struct hope {
     struct rw_state *now, *best; /* best: the fastest level that ran whole, if it has a graph */
     bool several;                /* there are more levels: the fastest of those that cost by a glance waits */
     bool sure;                   /* the newest of them is surely faster than what there is */
+    bool close;                  /* another one was so near that it ran whole, and so has the one that waits to */
     bool waits;                  /* one does: which one, and its time */
     unsigned level;
     double us;
@@ -176,9 +180,10 @@ static int hopeless(void *user, struct rw_state *next, struct dt_err *e)
         return r;
     double least = h->best->graph ? h->best->time.time_us : h->now->time.time_us;
     bool slow = next->time.time_us > least + GLANCE * next->stake_us;
-    if (slow || (h->waits && next->time.time_us >= h->us))
+    if (slow || (h->waits && next->time.time_us >= h->us + CLOSE * next->stake_us))
         return 1;
-    if (!h->several)
+    h->close |= h->waits && next->time.time_us > h->us - CLOSE * next->stake_us;
+    if (!h->several || (h->waits && next->time.time_us > h->us - CLOSE * next->stake_us))
         return 0;
     r = h->best->graph ? rw_better(h->p, h->best, next, &noise, e) : 1;
     if (r == 1)
@@ -382,6 +387,7 @@ static bool waits_now(struct hope *h, const struct rw_state *next, unsigned leve
     if (h->waits)
         loses_by(why, levels[h->level], h->now, how(next), h->us);
     h->waits = true;
+    h->close = false;
     h->level = level;
     h->us = next->time.time_us;
     return true;
@@ -482,7 +488,7 @@ int rw_try_anyway(struct rw_planner *p, const struct rw_rewrite *w, const uint32
         dt_str_done(&reason);
         dt_str_done(&noise);
         bool more = r == 0 && !way && !again && !slower && !(RW_FORCED && best.graph) && levels[l] && levels[l + 1];
-        again = r == 0 && !more && !again && hope.waits && (!best.graph || hope.us < best.time.time_us);
+        again = r == 0 && !more && !again && hope.waits && (!best.graph || hope.close || hope.us < best.time.time_us);
         go_on = more || again;
         l = again ? hope.level : l + more;
     } while (go_on);
