@@ -254,9 +254,11 @@ said = {part[0]: part for part in re.split(r"^## (?=\d)", contract, flags=re.M)[
 for method, path in served:
     words = [w for w in path.split("/") if w not in ("", "*", "v1")]
     expect(all(w in said["6"] for w in words), f"docs/CONTRACT.md §6 has {method} {path}")
-with open(os.path.join(ROOT, "client", "dovetail.c"), encoding="utf-8") as f:
+with open(os.path.join(ROOT, "client", "table.c"), encoding="utf-8") as f:
     text = f.read()
-for verb in re.findall(r'^    \{"(\w+)", "[^"]*", \d, \d, ', text, re.M):
+verbs = re.findall(r'^    \{"(\w+)", "[^"]*", \d, (?:\d|INT_MAX),', text, re.M)
+expect(len(verbs) > 15, f"the table of verbs has rows: {verbs}")
+for verb in verbs:
     expect(re.search(rf"\b{verb}\b", said["5"]), f"docs/CONTRACT.md §5 has the verb {verb}")
 for option in re.findall(r'^    \{"([\w-]+)", (?:NULL|"[^"]+"), O_', text, re.M):
     expect(option in ("help", "output") or "--" + option in said["5"], f"docs/CONTRACT.md §5 has --{option}")
