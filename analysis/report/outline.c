@@ -6,8 +6,9 @@
  * the accesses of the entry (taint/): a buffer that the first entry to touch it reads is an input, or inout if
  * something writes it; another one that is written is an output. Parameters of the same name and type are one buffer.
  *
- * Nobody knows sizes, geometry and numbers but the user. They get values that are right for a small case of most
- * kernels (256 for a whole number, so that buffers hold 256 x 256 elements, and one block), and where they stand a
+ * Nobody knows sizes, geometry and numbers but the user. They get values that are right for a small case of many
+ * kernels (256 for a whole number, so that buffers hold 256 x 256 elements, and one block of 256 threads, a square
+ * where the kernel asks for the thread's y), and where they stand a
  * `comment` says TODO: what is left of those, the graph's warnings name (graph/warnings.c).
  *
  * Not here: compiling, templates that nothing instantiates, what nvcc needs and NVRTC does not know.
@@ -23,6 +24,7 @@
 
 #define NUMBER 256
 #define ELEMENTS (NUMBER * NUMBER)
+#define SIDE 16 /* of a square block of NUMBER threads */
 #define SHARED 16384
 #define BUFFER_MOST (64u << 20) /* the most bytes that a buffer gets */
 
@@ -94,6 +96,15 @@ static bool wants_shared(const struct ptx_inst *i, void *user)
 {
     for (unsigned k = 0; k < i->nopnd; k++)
         if (dynamic_shared(&i->opnd[k]))
+            return true;
+    return false;
+}
+
+/* Does it ask for the thread's place in y? Then blocks are likely squares. */
+static bool asks_y(const struct ptx_inst *i, void *user)
+{
+    for (unsigned k = 0; k < i->nopnd; k++)
+        if (i->opnd[k].kind == PTX_O_SREG && i->opnd[k].sreg == PTX_SR_TID && i->opnd[k].comp == 1)
             return true;
     return false;
 }
@@ -361,16 +372,21 @@ static int outline_entry(struct outline *o, const struct ptx_function *f, struct
         return r;
     if (c && c->nparam != f->nparam)
         c = NULL;
-    int shared = ptx_reach_any(f, wants_shared, NULL);
+    int shared = ptx_reach_any(f, wants_shared, NULL), square = ptx_reach_any(f, asks_y, NULL);
+    const uint32_t *said_block = f->reqntid[0] ? f->reqntid : f->maxntid, squares[3] = {SIDE, SIDE, 1};
+    const uint32_t *block =
+        square > 0 && (!said_block[0] || (said_block[1] <= 1 && said_block[0] == SIDE * SIDE && !f->reqntid[0]))
+            ? squares
+            : said_block;
     const char *wanted = c && *c->name ? c->name : f->name, *name = launch_name(o, wanted);
     outline_signature(f, c, &said);
     json_t *l = json_pack("{s:s, s:s, s:o, s:s, s:s, s:o, s:o}", "name", name, "wanted", wanted, "comment",
                           json_sprintf("TODO grid%s%s: %s", f->reqntid[0] ? "" : ", block", shared ? ", shared" : "",
                                        said.s ? said.s : ""),
                           "module", o->module, "entry", f->name, "grid", triple(f->reqnctapercluster, 1), "block",
-                          triple(f->reqntid[0] ? f->reqntid : f->maxntid, NUMBER)),
+                          triple(block, NUMBER)),
            *args = json_array();
-    if (!l || !args || !name || shared < 0 || said.failed) {
+    if (!l || !args || !name || shared < 0 || square < 0 || said.failed) {
         json_decref(l);
         json_decref(args);
         dt_str_done(&said);

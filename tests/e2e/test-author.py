@@ -89,6 +89,16 @@ class New(FolderCase):
         self.assertEqual(g["buffers"]["x"]["fill"]["dtype"], "f32")
         self.ok("run", path, *self.local)
 
+    def test_examples(self):
+        """A kernel that asks for the thread's y gets a square block; a refusal says that there are examples left."""
+        g, said, path = self.new("""extern "C" __global__ void turn(float *o, const float *x, int n)
+            { o[threadIdx.x * n + threadIdx.y] = x[(threadIdx.y + blockIdx.x * 64) * n + threadIdx.x]; }""")
+        self.assertEqual(g["launches"][0]["block"], [16, 16, 1])
+        g["launches"][0]["grid"] = [100, 1, 1]
+        r = cli("run", write(self.dir, "k.cu.json", g), "--json", *self.local)
+        self.assertEqual((r.returncode, json.loads(r.stdout)["code"]), (3, "out-of-bounds"))
+        self.assertIn(f"{len(said['todo'])} of the graph's comments say TODO", r.stderr)
+
     def test_where_it_goes(self):
         write(self.dir, "k.ptx", SCALE)
         os.mkdir(self.dir + "/sub")
