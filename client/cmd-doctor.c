@@ -163,11 +163,17 @@ static void service_check(struct cli *c, json_t *list)
     snprintf(text, sizeof text, "%s: %s%s%s", dovetail_socket(d),
              there ? dt_json_text(doc, "status") : "nobody answers", *dt_json_text(doc, "device") ? ", device " : "",
              dt_json_text(doc, "device"));
+    const char *version = dt_json_text(doc, "version");
+    bool other = *version && strcmp(version, dovetail_version()) != 0;
+    if (other)
+        snprintf(text, sizeof text, "%s: dovetaild %s, and this is dovetail %s", dovetail_socket(d), version,
+                 dovetail_version());
     if (there && !*dt_json_text(doc, "status"))
         snprintf(text, sizeof text, "%s: %s", dovetail_socket(d), dt_json_text(doc, "detail"));
-    doctor_check(list, "service", r.status == 200 ? "ok" : "limited", text,
-                 there ? "journalctl -u dovetaild"
-                       : "systemctl enable --now dovetaild.socket; or dovetaild & by hand; or --local");
+    doctor_check(list, "service", r.status == 200 && !other ? "ok" : "limited", text,
+                 other   ? "systemctl restart dovetaild"
+                 : there ? "journalctl -u dovetaild"
+                         : "systemctl enable --now dovetaild.socket; or dovetaild & by hand; or --local");
     json_decref(doc);
     dovetail_reply_done(&r);
     dovetail_close(d);

@@ -19,6 +19,7 @@
 #include "graph/graph.h"
 
 #define SOURCE_MOST (64u << 20)
+#define TODO_MOST 1000 /* places that are listed */
 
 static bool new_to_stdout(const struct cli *c) { return !c->output || !strcmp(c->output, "-"); }
 
@@ -125,7 +126,7 @@ static int new_leave(struct cli *c, json_t *doc, struct outcome *o, struct dt_er
     dt_str_done(&text);
     json_t *todo = json_array(), *said = json_pack("{s:s, s:o}", "file", c->output, "todo", todo);
     if (said)
-        dt_graph_todo(doc, new_told, todo);
+        dt_graph_todo(doc, TODO_MOST, new_told, todo);
     outcome_set(o, said);
     return r;
 }

@@ -11,18 +11,15 @@
 #include "client/cli.h"
 #include "graph/graph.h"
 
-static void count(const char *pointer, const char *text, void *user) { ++*(unsigned *)user; }
-
 /* A graph that `dovetail new` wrote was refused: what it still has of examples may be why. */
 static void verb_todo(const char *graph, size_t len)
 {
-    unsigned n = 0;
     json_t *doc = json_loadb(graph, len, 0, NULL);
-    dt_graph_todo(doc, count, &n);
+    size_t n = dt_graph_todo(doc, 0, NULL, NULL);
     json_decref(doc);
     if (n)
         fprintf(stderr,
-                "dovetail: %u of the graph's comments say TODO: sizes, geometry and numbers there are examples\n", n);
+                "dovetail: %zu of the graph's comments say TODO: sizes, geometry and numbers there are examples\n", n);
 }
 
 int post_graph(struct cli *c, const char *want, keep_fn *keep, human_fn *human)

@@ -20,25 +20,34 @@ static const char *todo_text(json_t *comment)
     return NULL;
 }
 
-static void todo_in(json_t *o, const struct g_at *at, void (*fn)(const char *, const char *, void *), void *user)
+struct todo {
+    size_t n, most;
+    void (*fn)(const char *pointer, const char *text, void *user);
+    void *user;
+};
+
+static void todo_in(json_t *o, const struct g_at *at, struct todo *t)
 {
     const char *key, *text = at ? todo_text(json_object_get(o, "comment")) : NULL;
     size_t i;
     json_t *v;
-    if (text) {
+    if (text && t->n++ < t->most) { /* a place has any length: it is made for few */
         struct dt_str where = {0};
         g_at_text(at, &where);
         if (!where.failed)
-            fn(where.s, text, user);
+            t->fn(where.s, text, t->user);
         dt_str_done(&where);
     }
     json_object_foreach (o, key, v)
-        todo_in(v, G_KEY(at, key), fn, user);
+        todo_in(v, G_KEY(at, key), t);
     json_array_foreach (o, i, v)
-        todo_in(v, G_INDEX(at, i), fn, user);
+        todo_in(v, G_INDEX(at, i), t);
 }
 
-void dt_graph_todo(json_t *doc, void (*fn)(const char *pointer, const char *text, void *user), void *user)
+size_t dt_graph_todo(json_t *doc, size_t most, void (*fn)(const char *pointer, const char *text, void *user),
+                     void *user)
 {
-    todo_in(doc, NULL, fn, user);
+    struct todo t = {.most = most, .fn = fn, .user = user};
+    todo_in(doc, NULL, &t);
+    return t.n;
 }

@@ -157,35 +157,27 @@ static void warnings_step(struct dt_warnings *w, json_t *o, const struct g_at *a
     }
 }
 
-struct todo {
-    char *pointer, *text; /* of the first */
-    unsigned n;
-};
-
-static void count_todo(const char *pointer, const char *text, void *user)
+static void first_todo(const char *pointer, const char *text, void *user)
 {
-    struct todo *t = user;
-    if (!t->n++) {
-        t->pointer = dt_strdup(pointer);
-        t->text = dt_strdup(text);
-    }
+    char **first = user;
+    first[0] = dt_strdup(pointer);
+    first[1] = dt_strdup(text);
 }
 
 static void warnings_todo(struct dt_warnings *w, json_t *doc)
 {
-    struct todo t = {0};
+    char *first[2] = {NULL, NULL};
     struct dt_str text = {0};
-    dt_graph_todo(doc, count_todo, &t);
-    if (t.n) {
-        dt_str_addf(&text, "%u place%s still to be filled in (the comment says TODO), first \"%.*s\"", t.n,
-                    t.n == 1 ? " is" : "s are", (int)whole_characters(t.text, TODO_SHOWN), t.text ? t.text : "");
-        dt_warn(w, text.failed || !t.pointer
-                       ? NULL
-                       : json_pack("{s:s, s:s, s:s}", "code", "todo", "message", text.s, "pointer",
-                                   strlen(t.pointer) > POINTER_SHOWN ? "" : t.pointer));
+    size_t n = dt_graph_todo(doc, 1, first_todo, first);
+    if (n) {
+        dt_str_addf(&text, "%zu place%s still to be filled in (the comment says TODO), first \"%.*s\"", n,
+                    n == 1 ? " is" : "s are", (int)whole_characters(first[1], TODO_SHOWN), first[1] ? first[1] : "");
+        dt_warn(w, text.failed || !first[0] ? NULL
+                                            : json_pack("{s:s, s:s, s:s}", "code", "todo", "message", text.s, "pointer",
+                                                        strlen(first[0]) > POINTER_SHOWN ? "" : first[0]));
     }
-    free(t.pointer);
-    free(t.text);
+    free(first[0]);
+    free(first[1]);
     dt_str_done(&text);
 }
 
