@@ -3,7 +3,8 @@
  *
  * Launches are matched by name; of those in both, what is launched is compared member by member, the kernel by the text
  * of its module. Rewrites are matched by kind and launches; of several tries at one, the kept one counts. What a cache
- * gives has canonical names: such a plan and one with names of its own have no launch in common, and it is said.
+ * gives has canonical names: beside a file of the same signature it gets those of the file's posted launches, which
+ * stand in the same order; else it is said that names differ.
  *
  *   {"same": …, "a": {"signature", "device", "toolchain", "baseline", "optimized", "memory"}, "b": {…},
  *    "differs": ["signature", …],
@@ -17,6 +18,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "client/cli.h"
+#include "graph/graph.h"
 
 #define PLAN_MOST (256u << 20)
 #define NAME_MOST 44
@@ -59,6 +61,93 @@ static json_t *plan_read(const char *path, struct dt_err *e)
                "%s is no plan: it has no baseline, optimized and launches (optimize -o DIR leaves DIR/plan.json)",
                path);
     return NULL;
+}
+
+/* ---- names of a plan from the cache ------------------------------------------------------------------------------ */
+
+/* "l0+l2~1" by the names that `names` has of l0 and l2. NULL: it has none of it, or memory is out. */
+static char *named(const json_t *names, const char *text)
+{
+    struct dt_str out = {0};
+    bool any = false;
+    for (const char *p = text; *p;) {
+        char part[24];
+        size_t n = strcspn(p, "+~");
+        snprintf(part, sizeof part, "%.*s", n < sizeof part ? (int)n : 0, p);
+        const char *name = p == text || p[-1] == '+' ? json_string_value(json_object_get(names, part)) : NULL;
+        if (name)
+            dt_str_add(&out, name);
+        else
+            dt_str_addn(&out, p, n);
+        any |= name != NULL;
+        p += n;
+        if (*p)
+            dt_str_addc(&out, *p++);
+    }
+    if (any && !out.failed)
+        return dt_str_take(&out);
+    dt_str_done(&out);
+    return NULL;
+}
+
+static json_t *renamed(const json_t *names, const json_t *text)
+{
+    dt_free_ char *s = named(names, json_string_value(text));
+    return s ? json_string(s) : NULL;
+}
+
+/* In launches: members `name` and `buffer`, and all of `after`; in rewrites: all of `launches`. */
+static void rename_in(const json_t *names, json_t *v, bool list)
+{
+    const char *key;
+    void *next;
+    json_t *m, *to;
+    size_t i;
+    json_object_foreach_safe (v, next, key, m) {
+        if ((!strcmp(key, "name") || !strcmp(key, "buffer")) && json_is_string(m) && (to = renamed(names, m)))
+            json_object_set_new(v, key, to);
+        else if (!json_is_string(m))
+            rename_in(names, m, !strcmp(key, "after") || !strcmp(key, "launches"));
+    }
+    json_array_foreach (v, i, m) {
+        if (!json_is_string(m))
+            rename_in(names, m, false);
+        else if (list && (to = renamed(names, m)))
+            json_array_set_new(v, i, to);
+    }
+}
+
+/* The plan from the cache gets the names of the posted launches that `file` carries. False: it has none that can be
+ * read, or is a plan of another graph. */
+static bool name_as(json_t *cached, json_t *file)
+{
+    struct dt_graph *g = NULL;
+    struct dt_canon canon;
+    struct dt_err ignored = {0};
+    char key[24];
+    json_t *posted = json_equal(json_object_get(cached, "signature"), json_object_get(file, "signature"))
+                         ? dt_plan_posted(file)
+                         : NULL,
+           *names = json_object();
+    bool ok = posted && dt_graph_from_json(posted, &g, &ignored) >= 0 && dt_graph_canon(g, &canon) >= 0;
+    for (uint32_t i = 0; ok && i < g->nlaunch; i++) {
+        snprintf(key, sizeof key, "l%u", canon.launch[i]);
+        json_object_set_new(names, key, json_string(g->launch[i].name));
+    }
+    for (uint32_t i = 0; ok && i < g->nbuffer; i++) {
+        snprintf(key, sizeof key, "b%u", canon.buffer[i]);
+        if (canon.buffer[i] != DT_NAME_NONE)
+            json_object_set_new(names, key, json_string(g->buffer[i].name));
+    }
+    if (ok) {
+        rename_in(names, json_object_get(cached, "launches"), false);
+        rename_in(names, json_object_get(cached, "rewrites"), false);
+    }
+    json_decref(names);
+    json_decref(posted);
+    dt_graph_free(g);
+    dt_err_done(&ignored);
+    return ok;
 }
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
@@ -359,7 +448,7 @@ int cmd_diff(struct cli *c)
     bool cached[2] = {dt_sha256_ok(c->arg[0]), dt_sha256_ok(c->arg[1])};
     for (int i = 0; i < 2 && !e.num && !o.failed; i++)
         plan[i] = cached[i] ? plan_cached(c, c->arg[i], &o) : plan_read(c->arg[i], &e);
-    if (cached[0] != cached[1] && plan[0] && plan[1])
+    if (cached[0] != cached[1] && plan[0] && plan[1] && !name_as(plan[!cached[0]], plan[cached[0]]))
         fprintf(stderr,
                 "dovetail: %s is from the cache and has canonical names: launches and rewrites have none in common\n",
                 cached[0] ? "A" : "B");

@@ -216,7 +216,8 @@ for kind, place, value in WRONG:
 # as they lie in a file: names of files, comments
 for place, value in (("/buffers/ix/data", {"file": "x.npy", "dtype": "u8"}), ("/modules/m", {"file": "k.cu"}),
                      ("/modules/m/cuda", {"file": "k.txt"}), ("/comment", ["a", "b"]),
-                     ("/buffers/x/comment", "TODO bytes"), ("/launches/0/comment", "c"), ("/launches/0/args/2/comment", "int n")):
+                     ("/buffers/x/comment", "TODO bytes"), ("/launches/0/comment", "c"),
+                     ("/launches/0/args/2/comment", "int n")):
     found = check.faults(edited(SAMPLES["graph"], place, value), "graph")
     expect(not found, f"{place} = {value!r} fits: {found}")
 

@@ -283,10 +283,16 @@ class Diff(WaysCase):
         for way in self.ways.values():
             sig = json.loads(self.ok("optimize", graph, "-o", self.dir + "/p", "--json", *way))["signature"]
             self.assertTrue(self.doc("diff", sig, sig, *way)["same"])
-            r = cli("diff", sig, self.dir + "/p/plan.json", "--json", *way)
+            r = cli("diff", sig, self.dir + "/p/plan.json", "--json", *way)  # by the file's names
+            self.assertEqual((r.returncode, r.stderr), (0, ""))
+            self.assertTrue(json.loads(r.stdout)["same"], r.stdout)
+            with open(self.dir + "/p/plan.json", encoding="utf-8") as f:
+                other = json.load(f)
+            other["signature"] = "sha256:" + "1" * 64
+            r = cli("diff", write(self.dir, "o.json", other), sig, "--json", *way)
             self.assertEqual(r.returncode, 0, r.stderr)
-            self.assertIn("A is from the cache and has canonical names", r.stderr)
-            self.assertFalse(json.loads(r.stdout)["differs"])
+            self.assertIn("B is from the cache and has canonical names", r.stderr)
+            self.assertEqual(json.loads(r.stdout)["differs"], ["signature"])
             self.assertEqual(self.doc("diff", "sha256:" + "0" * 64, sig, *way, status=3)["code"], "not-found")
         self.assertEqual(self.doc("diff", graph, graph, status=2)["code"], "usage")
         self.assertEqual(self.doc("diff", graph, self.dir + "/none", status=2)["code"], "usage")
