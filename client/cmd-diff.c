@@ -66,7 +66,7 @@ static json_t *plan_read(const char *path, struct dt_err *e)
 /* ---- names of a plan from the cache ------------------------------------------------------------------------------ */
 
 /* "l0+l2~1" by the names that `names` has of l0 and l2. NULL: it has none of it, or memory is out. */
-static char *named(const json_t *names, const char *text)
+static char *diff_named(const json_t *names, const char *text)
 {
     struct dt_str out = {0};
     bool any = false;
@@ -90,9 +90,9 @@ static char *named(const json_t *names, const char *text)
     return NULL;
 }
 
-static json_t *renamed(const json_t *names, const json_t *text)
+static json_t *diff_renamed(const json_t *names, const json_t *text)
 {
-    dt_free_ char *s = named(names, json_string_value(text));
+    dt_free_ char *s = diff_named(names, json_string_value(text));
     return s ? json_string(s) : NULL;
 }
 
@@ -104,7 +104,7 @@ static void rename_in(const json_t *names, json_t *v, bool list)
     json_t *m, *to;
     size_t i;
     json_object_foreach_safe (v, next, key, m) {
-        if ((!strcmp(key, "name") || !strcmp(key, "buffer")) && json_is_string(m) && (to = renamed(names, m)))
+        if ((!strcmp(key, "name") || !strcmp(key, "buffer")) && json_is_string(m) && (to = diff_renamed(names, m)))
             json_object_set_new(v, key, to);
         else if (!json_is_string(m))
             rename_in(names, m, !strcmp(key, "after") || !strcmp(key, "launches"));
@@ -112,7 +112,7 @@ static void rename_in(const json_t *names, json_t *v, bool list)
     json_array_foreach (v, i, m) {
         if (!json_is_string(m))
             rename_in(names, m, false);
-        else if (list && (to = renamed(names, m)))
+        else if (list && (to = diff_renamed(names, m)))
             json_array_set_new(v, i, to);
     }
 }
