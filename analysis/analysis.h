@@ -172,6 +172,12 @@ json_t *ana_warning(const struct dev_prog *p, uint32_t launch, const char *code,
  * class and evidence. */
 #define ANA_REASONS_MAX 64 /* of one edge */
 int ana_explain(const struct dev_prog *p, json_t *analysis, struct dt_err *e);
+
+/* report/outline.c: a graph to begin with, of a module's PTX text: `buffers`, and `launches` of all its entries, in
+ * which sizes, geometry and numbers are examples, marked TODO. debug (or NULL): PTX of the same source with debug
+ * information, where names and types come from; `ptx` itself may have some. DT_E_PTX, DT_E_GRAPH: it has no entry. */
+int ana_outline(const char *ptx, size_t len, const char *debug, size_t debug_len, const char *module,
+                json_t **ret_buffers, json_t **ret_launches, struct dt_err *e);
 json_t *dev_info_to_json(const struct dev_info *i); /* the "device" member of analysis and plan documents */
 
 /* ---- accesses thread by thread (record/trace.c) ------------------------------------------------------------------ */

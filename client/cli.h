@@ -1,5 +1,5 @@
 /* The command line, inside: what the verbs share. Each verb has a file, cmd-NAME.c, and a row of the table in
- * dovetail.c. */
+ * table.c. */
 #ifndef DOVETAIL_CLI_H
 #define DOVETAIL_CLI_H
 
@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "base/str.h"
 #include "client/dovetail.h"
 
 #define CLI_SIGNATURES 256
@@ -86,6 +87,9 @@ double jnum(const json_t *o, const char *name); /* 0 if missing */
 extern const long long cli_sizes[]; /* of "KMG" */
 int scaled(const char *option, const char *text, const char *units, const long long *factor, long long *ret,
            struct dt_err *e);
+/* JSON for people: what fits stands on one line. */
+void print_json(FILE *f, const json_t *doc);
+void json_pretty(const json_t *doc, struct dt_str *out);
 char *join(const json_t *list, const char *between, const char *empty); /* strings of a list; caller frees */
 
 /* DIR/NAME+ending as a file of DIR itself: `/`, `%`, control characters and a leading `.` of NAME, which is somebody's
@@ -109,6 +113,6 @@ void print_recipes(const json_t *list); /* cmd-cache.c: imported plans, a line e
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 typedef int verb_fn(struct cli *c);
 verb_fn cmd_analyze, cmd_optimize, cmd_run, cmd_explain, cmd_cache, cmd_devices, cmd_status, cmd_version, cmd_report,
-    cmd_reprofile, cmd_trace, cmd_soft;
+    cmd_reprofile, cmd_trace, cmd_soft, cmd_new, cmd_diff, cmd_doctor, cmd_completion, cmd_help;
 
 #endif

@@ -24,6 +24,7 @@
 #include "base/base64.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/nearest.h"
 #include "base/json.h"
 #include "base/str.h"
 #include "client/cli.h"
@@ -479,8 +480,14 @@ int cmd_cache(struct cli *c)
         backend_call(c, "GET", path, NULL, 0, "cache", members, &o);
         return finish(c, &o, human_show);
     }
-    dt_err_set(&e, DT_E_USAGE,
-               strcmp(op, "show") ? "dovetail cache takes stats, list, show, verify, gc, export, import or keygen"
-                                  : "a signature is sha256: and 64 hexadecimal digits");
+    static const char ops[] = "stats, list, show, verify, gc, export, import, keygen";
+    size_t n;
+    const char *meant = dt_nearest_in(op, ops, &n);
+    if (!strcmp(op, "show"))
+        dt_err_set(&e, DT_E_USAGE, "a signature is sha256: and 64 hexadecimal digits");
+    else if (meant)
+        dt_err_set(&e, DT_E_USAGE, "dovetail cache has no %s; did you mean %.*s?", op, (int)n, meant);
+    else
+        dt_err_set(&e, DT_E_USAGE, "dovetail cache takes one of %s", ops);
     return fail(c, &e);
 }

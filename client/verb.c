@@ -1,10 +1,26 @@
-/* What verbs share: post a graph and show its document; write an answer to the file of -o. */
+/* What verbs share: post a graph and show its document; write an answer to the file of -o.
+ *
+ * A graph that is refused and whose comments still say TODO gets a line that says so: what is wrong may be an example.
+ * Not here: what a document looks like, which each verb knows.
+ */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
 #include "client/cli.h"
+#include "graph/graph.h"
+
+/* A graph that `dovetail new` wrote was refused: what it still has of examples may be why. */
+static void verb_todo(const char *graph, size_t len)
+{
+    json_t *doc = json_loadb(graph, len, 0, NULL);
+    size_t n = dt_graph_todo(doc, 0, NULL, NULL);
+    json_decref(doc);
+    if (n)
+        fprintf(stderr,
+                "dovetail: %zu of the graph's comments say TODO: sizes, geometry and numbers there are examples\n", n);
+}
 
 int post_graph(struct cli *c, const char *want, keep_fn *keep, human_fn *human)
 {
@@ -15,6 +31,8 @@ int post_graph(struct cli *c, const char *want, keep_fn *keep, human_fn *human)
     if (graph_read(c->arg[0], &graph, &len, &e) < 0)
         return fail(c, &e);
     backend_submit(c, want, graph, len, &o);
+    if (o.failed)
+        verb_todo(graph, len);
     if (keep && !o.failed) {
         json_t *doc = json_loadb(o.text, o.len, 0, NULL);
         int r = doc ? keep(c, doc, &e) : dt_err_set(&e, DT_E_INTERNAL, "the answer is not JSON");

@@ -8,6 +8,8 @@ static int none(struct dt_err *e)
     return dt_err_set(e, DT_E_PROFILER, "this dovetail was built without CUPTI's headers");
 }
 
+int dev_cupti_there(uint32_t *ret_version, struct dt_err *e) { return none(e); }
+
 int dev_trace_begin(struct dev_device *d, struct dev_tracer **ret, bool *ret_retry, struct dt_err *e)
 {
     if (ret_retry)

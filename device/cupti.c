@@ -125,6 +125,16 @@ int dev_cupti_open(bool host, const struct dev_cupti **ret, struct dt_err *e)
     return err;
 }
 
+int dev_cupti_there(uint32_t *ret_version, struct dt_err *e)
+{
+    const struct dev_cupti *c;
+    int r = dev_cupti_open(false, &c, e);
+    if (r < 0)
+        return r;
+    CUptiResult got = c->cuptiGetVersion(ret_version);
+    return dev_cupti_error(c, got, "cuptiGetVersion", NULL, e);
+}
+
 /* ---- callbacks --------------------------------------------------------------------------------------------------- */
 static void CUPTIAPI ignore(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *data) {}
 

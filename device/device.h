@@ -70,6 +70,9 @@ int dev_reset(struct dev_device *d, struct dt_err *e);
  * deadline. DT_E_COMPILE with the log in e->log; DT_E_NO_COMPILER; DT_E_TIMEOUT. *ret_ptx: caller frees. */
 int dev_compile_cuda(const char *source, size_t len, const char *const *option, unsigned noption, const char *arch,
                      unsigned timeout_ms, char **ret_ptx, size_t *ret_len, struct dt_err *e);
+/* The same with debug information in it (ptx/dwarf.h): for names and types, not to be run. */
+int dev_compile_debug(const char *source, size_t len, const char *const *option, unsigned noption, const char *arch,
+                      unsigned timeout_ms, char **ret_ptx, size_t *ret_len, struct dt_err *e);
 
 struct dev_resources { /* of one entry */
     uint32_t registers, shared_static, spill_bytes, stack_bytes;

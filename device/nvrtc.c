@@ -121,8 +121,8 @@ static const char *for_the_host(const char *log)
                 : "";
 }
 
-int dev_compile_cuda(const char *source, size_t len, const char *const *option, unsigned noption, const char *arch,
-                     unsigned timeout_ms, char **ret_ptx, size_t *ret_len, struct dt_err *e)
+static int compile(const char *source, size_t len, const char *const *option, unsigned noption, bool debug,
+                   const char *arch, unsigned timeout_ms, char **ret_ptx, size_t *ret_len, struct dt_err *e)
 {
     char target[64], key[DT_SHA256_TEXT];
     struct dt_vec(const char *) all = {0};
@@ -137,8 +137,10 @@ int dev_compile_cuda(const char *source, size_t len, const char *const *option, 
     if (r < 0)
         return r;
     snprintf(target, sizeof target, "--gpu-architecture=compute_%s", arch + 3);
-    if (!dt_push(&all, target))
+    if (!dt_push(&all, target) || (debug && !dt_push(&all, "--device-debug"))) {
+        free(all.p);
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    }
     for (unsigned i = 0; i < noption; i++)
         if (!dt_push(&all, option[i])) {
             free(all.p);
@@ -183,4 +185,16 @@ int dev_compile_cuda(const char *source, size_t len, const char *const *option, 
     }
     dev_reply_done(&reply);
     return r;
+}
+
+int dev_compile_cuda(const char *source, size_t len, const char *const *option, unsigned noption, const char *arch,
+                     unsigned timeout_ms, char **ret_ptx, size_t *ret_len, struct dt_err *e)
+{
+    return compile(source, len, option, noption, false, arch, timeout_ms, ret_ptx, ret_len, e);
+}
+
+int dev_compile_debug(const char *source, size_t len, const char *const *option, unsigned noption, const char *arch,
+                      unsigned timeout_ms, char **ret_ptx, size_t *ret_len, struct dt_err *e)
+{
+    return compile(source, len, option, noption, true, arch, timeout_ms, ret_ptx, ret_len, e);
 }

@@ -33,6 +33,8 @@ struct dev_trace {
 };
 struct dev_tracer;
 
+/* Is there a CUPTI that could be used? Its version (cuptiGetVersion); DT_E_PROFILER: why not. */
+int dev_cupti_there(uint32_t *ret_version, struct dt_err *e);
 /* Start. DT_E_PROFILER: why not; retry tells whether it may go another time (somebody else has CUPTI now). Nothing may
  * be in flight. */
 int dev_trace_begin(struct dev_device *d, struct dev_tracer **ret, bool *ret_retry, struct dt_err *e);

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/nearest.h"
 #include "device/device-priv.h"
 #include "graph/cuda-launch.h"
 
@@ -73,6 +74,12 @@ static int find_entry(const struct dev_prog *p, uint32_t at, struct dev_step *s,
             meant = m->func[i]->name;
     }
     char hint[320] = "";
+    struct dt_nearest near = dt_nearest_of(l->entry, strlen(l->entry));
+    for (uint32_t i = 0; i < m->nfunc; i++)
+        if (m->func[i]->is_entry && m->func[i]->has_body)
+            dt_nearest_try(&near, m->func[i]->name, strlen(m->func[i]->name));
+    if (!meant && near.best)
+        snprintf(hint, sizeof hint, "; did you mean \"%.*s\"?", (int)near.best_len, near.best);
     if (meant)
         snprintf(hint, sizeof hint, "; C++ calls it \"%.200s\" (extern \"C\" in the source keeps a name)", meant);
     int r = prog_refuse(e, DT_E_NO_ENTRY, at, "entry", "module %.100s has no entry \"%.100s\"%s; it has %s",

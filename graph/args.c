@@ -175,8 +175,16 @@ static int args_one(struct g_parser *p, json_t *obj, const struct g_at *at, stru
         value = v;
         g_dtype(key, &t);
     }
-    if (!kind)
-        return g_bad(p, DT_E_GRAPH, at, "expected one of buffer, i8 … f64, bytes, tensor_map");
+    if (!kind) {
+        static const char kinds[] = "buffer bytes tensor_map i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64";
+        char hint[G_HINT] = "";
+        json_object_foreach (obj, key, v) {
+            struct dt_nearest n = {0};
+            if (!*hint && (n.best = dt_nearest_in(key, kinds, &n.best_len)))
+                g_hint(hint, &n);
+        }
+        return g_bad(p, DT_E_GRAPH, at, "expected one of buffer, i8 … f64, bytes, tensor_map%s", hint);
+    }
     if (!strcmp(kind, "buffer")) {
         a->kind = DT_ARG_BUFFER;
         if ((r = g_buffer_ref(p, value, G_KEY(at, "buffer"), &a->buffer)) < 0)

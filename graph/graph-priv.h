@@ -2,6 +2,7 @@
 #ifndef DT_GRAPH_PRIV_H
 #define DT_GRAPH_PRIV_H
 
+#include "base/nearest.h"
 #include "base/str.h"
 #include "graph/graph.h"
 
@@ -27,6 +28,9 @@ void g_at_text(const struct g_at *at, struct dt_str *out);
 int g_bad(struct g_parser *p, int num, const struct g_at *at, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 int g_nomem(struct g_parser *p);
+/* "; did you mean 'x'?", or "" where nothing is like it. */
+#define G_HINT (DT_NEAREST_MOST + 32)
+const char *g_hint(char out[G_HINT], const struct dt_nearest *n);
 
 /* Members. Each returns 0 or the error it set; `ret` is untouched on failure. */
 int g_object(struct g_parser *p, json_t *v, const struct g_at *at);

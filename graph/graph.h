@@ -165,6 +165,10 @@ int dt_warnings_put(struct dt_warnings *w, json_t *doc); /* empties w; DT_E_NOME
 /* those that the document alone shows; a plan has none */
 void dt_graph_warnings(const struct dt_graph *g, struct dt_warnings *w);
 
+/* todo.c: how many objects have a `comment` that says TODO: what is still to be filled in. fn gets the first `most`. */
+size_t dt_graph_todo(json_t *doc, size_t most, void (*fn)(const char *pointer, const char *text, void *user),
+                     void *user);
+
 /* SHA-256 of the canonical form: names replaced by order of first use (launches in program order; buffers and modules
  * by first use in launches; unused ones left out), module text and options, geometry, arguments, buffer sizes, roles,
  * constant content. Fills of non-constant buffers are not part of it. */

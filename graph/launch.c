@@ -69,8 +69,13 @@ static int launch_kernel(struct g_parser *p, json_t *o, const struct g_at *at, s
     if ((r = g_need(p, o, at, "module", &v)) < 0 || (r = g_string(p, v, G_KEY(at, "module"), &module)) < 0)
         return r;
     l->module = dt_names_get(&p->modules, module, strlen(module));
-    if (l->module == DT_NAME_NONE)
-        return g_bad(p, DT_E_GRAPH, G_KEY(at, "module"), "there is no module '%s'", module);
+    if (l->module == DT_NAME_NONE) {
+        char hint[G_HINT];
+        struct dt_nearest like = dt_nearest_of(module, strlen(module));
+        for (uint32_t m = 0; m < p->g->nmodule; m++)
+            dt_nearest_try(&like, p->g->module[m].name, strlen(p->g->module[m].name));
+        return g_bad(p, DT_E_GRAPH, G_KEY(at, "module"), "there is no module '%s'%s", module, g_hint(hint, &like));
+    }
     if ((r = g_need(p, o, at, "entry", &v)) < 0 || (r = g_string(p, v, G_KEY(at, "entry"), &entry)) < 0)
         return r;
     if (!*entry || strlen(entry) > 4 * DT_MAX_NAME)

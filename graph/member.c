@@ -36,6 +36,15 @@ int g_bad(struct g_parser *p, int num, const struct g_at *at, const char *fmt, .
     return num;
 }
 
+const char *g_hint(char out[G_HINT], const struct dt_nearest *n)
+{
+    if (n->best)
+        snprintf(out, G_HINT, "; did you mean '%.*s'?", (int)n->best_len, n->best);
+    else
+        *out = 0;
+    return out;
+}
+
 int g_nomem(struct g_parser *p) { return dt_err_set(p->e, DT_E_NOMEM, "out of memory while reading the graph"); }
 
 static const char *type_text(json_t *v)
@@ -61,8 +70,15 @@ int g_object(struct g_parser *p, json_t *v, const struct g_at *at)
 int g_need(struct g_parser *p, json_t *obj, const struct g_at *at, const char *key, json_t **ret)
 {
     json_t *v = json_object_get(obj, key);
-    if (!v)
-        return g_bad(p, DT_E_GRAPH, G_KEY(at, key), "member '%s' is missing", key);
+    if (!v) {
+        struct dt_nearest n = dt_nearest_of(key, strlen(key));
+        const char *other;
+        json_object_foreach (obj, other, v)
+            dt_nearest_try(&n, other, strlen(other));
+        return n.best ? g_bad(p, DT_E_GRAPH, G_KEY(at, key), "member '%s' is missing; is it '%.*s' by mistake?", key,
+                              (int)n.best_len, n.best)
+                      : g_bad(p, DT_E_GRAPH, G_KEY(at, key), "member '%s' is missing", key);
+    }
     *ret = v;
     return 0;
 }
@@ -124,8 +140,13 @@ int g_buffer_ref(struct g_parser *p, json_t *v, const struct g_at *at, uint32_t 
     if (r < 0)
         return r;
     uint32_t i = dt_names_get(&p->buffers, name, strlen(name));
-    if (i == DT_NAME_NONE)
-        return g_bad(p, DT_E_GRAPH, at, "there is no buffer '%s'", name);
+    if (i == DT_NAME_NONE) {
+        char hint[G_HINT];
+        struct dt_nearest n = dt_nearest_of(name, strlen(name));
+        for (uint32_t b = 0; b < p->g->nbuffer; b++)
+            dt_nearest_try(&n, p->g->buffer[b].name, strlen(p->g->buffer[b].name));
+        return g_bad(p, DT_E_GRAPH, at, "there is no buffer '%s'%s", name, g_hint(hint, &n));
+    }
     *ret = i;
     return 0;
 }

@@ -42,15 +42,17 @@ static int name_ok(struct g_parser *p, const char *text, const struct g_at *at, 
 
 /* ---- modules ------------------------------------------------------------------------------------------------- */
 
-static int no_files(struct g_parser *p, json_t *v, const struct g_at *at)
+static int no_files(struct g_parser *p, json_t *v, const struct g_at *at, const char *inlined)
 {
     if (!json_is_object(v) || !json_object_get(v, "file"))
         return 0;
-    return g_bad(
-        p, DT_E_GRAPH, G_KEY(at, "file"),
-        "the service opens no file that a client names: send the text inline as 'cuda' or 'ptx' (the dovetail command "
-        "reads the file and does so)");
+    return g_bad(p, DT_E_GRAPH, G_KEY(at, "file"),
+                 "the service opens no file that a client names: send %s (the dovetail command reads the file and does "
+                 "so)",
+                 inlined);
 }
+
+#define TEXT_INLINE "the text inline as 'cuda' or 'ptx'"
 
 /* A plan's machine code: {"cubin": base64, "cubin_sha256": its digest}. A bit that has changed would run as something
  * else, or not be noticed at all. */
@@ -90,7 +92,7 @@ static int parse_module(struct g_parser *p, json_t *v, const struct g_at *at, st
 {
     static const char *const binary[] = {"sass", "cubin", "fatbin"};
     int r = g_object(p, v, at);
-    if (r < 0 || (r = no_files(p, v, at)) < 0)
+    if (r < 0 || (r = no_files(p, v, at, TEXT_INLINE)) < 0)
         return r;
     json_t *cuda = json_object_get(v, "cuda"), *ptx = json_object_get(v, "ptx"), *opt = json_object_get(v, "options");
     if (cuda && ptx)
@@ -103,7 +105,8 @@ static int parse_module(struct g_parser *p, json_t *v, const struct g_at *at, st
         return g_bad(p, DT_E_GRAPH, at, "member 'cuda' or 'ptx' is missing");
     const struct g_at *here = G_KEY(at, cuda ? "cuda" : "ptx");
     m->is_ptx = ptx != NULL;
-    if ((r = no_files(p, cuda ? cuda : ptx, here)) < 0 || (r = g_string(p, cuda ? cuda : ptx, here, &m->source)) < 0)
+    if ((r = no_files(p, cuda ? cuda : ptx, here, TEXT_INLINE)) < 0 ||
+        (r = g_string(p, cuda ? cuda : ptx, here, &m->source)) < 0)
         return r;
     m->len = json_string_length(cuda ? cuda : ptx);
     if (!m->len)
@@ -236,8 +239,8 @@ static int parse_fill(struct g_parser *p, json_t *v, const struct g_at *at, stru
 static int parse_data(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_buffer *b)
 {
     const char *s;
-    int r = g_string(p, v, at, &s);
-    if (r < 0)
+    int r = no_files(p, v, at, "the content inline, as base64");
+    if (r < 0 || (r = g_string(p, v, at, &s)) < 0)
         return r;
     size_t n = json_string_length(v);
     if (b->bytes > dt_base64_room(n) || b->bytes + 2 < dt_base64_room(n))
@@ -269,8 +272,12 @@ static int role(struct g_parser *p, json_t *obj, const struct g_at *at, enum dt_
             *ret = (enum dt_role)i;
             return 0;
         }
-    return g_bad(p, DT_E_GRAPH, G_KEY(at, "role"), "there is no role '%s' (input, weight, intermediate, output, inout)",
-                 text);
+    char hint[G_HINT];
+    struct dt_nearest n = dt_nearest_of(text, strlen(text));
+    for (int i = 0; i < DT_SCRATCH; i++)
+        dt_nearest_try(&n, roles[i], strlen(roles[i]));
+    return g_bad(p, DT_E_GRAPH, G_KEY(at, "role"),
+                 "there is no role '%s' (input, weight, intermediate, output, inout)%s", text, g_hint(hint, &n));
 }
 
 /* "MODULE::variable": of a plan the module may be one that its rewritten launches no longer have. */

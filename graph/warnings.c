@@ -6,6 +6,7 @@
  *
  *   unknown-member   a member that dovetail does not read, at any level: `smem` for `shared`. Which members are known
  *                    depends on the object: a memset has no `grid`, an i32 no `offset`
+ *   todo             a comment says TODO: something is not filled in yet (todo.c); one warning, of the first place
  *   no-output        no buffer is an output or inout: nothing that the graph computes is looked at, and nothing can be
  *                    compared
  *
@@ -18,11 +19,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
+#include "base/nearest.h"
 #include "base/pointer.h"
 #include "graph-priv.h"
 
 #define KEY_SHOWN 64       /* bytes of a member's name that a message repeats, and */
 #define POINTER_SHOWN 1024 /* of a pointer: beyond that it ends at the object */
+#define TODO_SHOWN 160
 
 void dt_warn(struct dt_warnings *w, json_t *warning)
 {
@@ -45,6 +49,15 @@ int dt_warnings_put(struct dt_warnings *w, json_t *doc)
     return bad ? DT_E_NOMEM : 0;
 }
 
+/* The bytes of s up to `most` that are whole characters. */
+static size_t whole_characters(const char *s, size_t most)
+{
+    size_t n = 0;
+    for (size_t k; s && s[n] && (k = dt_utf8(s + n)) > 0 && n + k <= most;)
+        n += k;
+    return n;
+}
+
 static bool known(const char *list, const char *key)
 {
     size_t n = strlen(key);
@@ -57,6 +70,8 @@ static bool known(const char *list, const char *key)
 static json_t *unknown(const struct g_at *at, const char *key, const char *what, const char *list, const char *launch)
 {
     struct dt_str where = {0}, text = {0};
+    size_t near_len;
+    const char *near = dt_nearest_in(key, list, &near_len);
     g_at_text(at, &where);
     size_t n = where.len;
     dt_pointer_add(&where, key);
@@ -66,6 +81,8 @@ static json_t *unknown(const struct g_at *at, const char *key, const char *what,
         dt_str_addf(&text, "%s has no member \"%s\": it is ignored (known: %s)", what, key, list);
     else
         dt_str_addf(&text, "%s has no such member: it is ignored (known: %s)", what, list);
+    if (near)
+        dt_str_addf(&text, "; did you mean \"%.*s\"?", (int)near_len, near);
     json_t *o = where.failed || text.failed ? NULL
                                             : json_pack("{s:s, s:s, s:s, s:s*}", "code", "unknown-member", "message",
                                                         text.s, "pointer", where.s ? where.s : "", "launch", launch);
@@ -74,14 +91,14 @@ static json_t *unknown(const struct g_at *at, const char *key, const char *what,
     return o;
 }
 
-/* The members of `o` that are not on the list, "a, b, c". */
+/* The members of `o` that are not on the list, "a, b, c"; a comment may stand anywhere. */
 static void warnings_members(struct dt_warnings *w, json_t *o, const struct g_at *at, const char *what,
                              const char *list, const char *launch)
 {
     const char *key;
     json_t *v;
     json_object_foreach (o, key, v) {
-        if (known(list, key))
+        if (known(list, key) || !strcmp(key, "comment"))
             continue;
         if (json_array_size(w->list) < DT_MAX_WARNINGS)
             dt_warn(w, unknown(at, key, what, list, launch));
@@ -140,6 +157,30 @@ static void warnings_step(struct dt_warnings *w, json_t *o, const struct g_at *a
     }
 }
 
+static void first_todo(const char *pointer, const char *text, void *user)
+{
+    char **first = user;
+    first[0] = dt_strdup(pointer);
+    first[1] = dt_strdup(text);
+}
+
+static void warnings_todo(struct dt_warnings *w, json_t *doc)
+{
+    char *first[2] = {NULL, NULL};
+    struct dt_str text = {0};
+    size_t n = dt_graph_todo(doc, 1, first_todo, first);
+    if (n) {
+        dt_str_addf(&text, "%zu place%s still to be filled in (the comment says TODO), first \"%.*s\"", n,
+                    n == 1 ? " is" : "s are", (int)whole_characters(first[1], TODO_SHOWN), first[1] ? first[1] : "");
+        dt_warn(w, text.failed || !first[0] ? NULL
+                                            : json_pack("{s:s, s:s, s:s}", "code", "todo", "message", text.s, "pointer",
+                                                        strlen(first[0]) > POINTER_SHOWN ? "" : first[0]));
+    }
+    free(first[0]);
+    free(first[1]);
+    dt_str_done(&text);
+}
+
 void dt_graph_warnings(const struct dt_graph *g, struct dt_warnings *w)
 {
     const struct g_at *modules = G_KEY(NULL, "modules"), *buffers = G_KEY(NULL, "buffers"),
@@ -163,6 +204,7 @@ void dt_graph_warnings(const struct dt_graph *g, struct dt_warnings *w)
     }
     json_array_foreach (json_object_get(g->json, "launches"), i, v)
         warnings_step(w, v, G_INDEX(launches, i), g->launch[i].name);
+    warnings_todo(w, g->json);
     for (uint32_t b = 0; b < g->nbuffer; b++)
         out |= g->buffer[b].role == DT_OUTPUT || g->buffer[b].role == DT_INOUT;
     if (!out)

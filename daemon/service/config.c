@@ -18,6 +18,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/nearest.h"
 #include "daemon/service/config-live.h"
 
 enum kind { STRING, NUMBER };
@@ -83,7 +84,11 @@ int dtd_config_set(struct dtd_config *c, const char *name, const char *value, st
         *(long *)config_member(c, r) = v;
         return 0;
     }
-    return dt_err_set(e, DT_E_USAGE, "there is no option %s", name);
+    struct dt_nearest like = dt_nearest_of(name, strlen(name));
+    for (size_t i = 0; i < NROWS; i++)
+        dt_nearest_try(&like, rows[i].name, strlen(rows[i].name));
+    return like.best ? dt_err_set(e, DT_E_USAGE, "there is no option %s; did you mean %s?", name, like.best)
+                     : dt_err_set(e, DT_E_USAGE, "there is no option %s", name);
 }
 
 static char *trim(char *s, char *end)

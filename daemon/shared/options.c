@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/nearest.h"
 #include "base/str.h"
 
 #define NO_TIME 1e-6 /* seconds */
@@ -32,7 +33,7 @@ void dtd_options_done(struct dtd_options *o)
 }
 
 /* What allow and deny may name: the kinds of docs/CONTRACT.md §4, and the one permission that is none. */
-static bool known_kind(const char *s, size_t len)
+static bool known_kind(const char *s, size_t len, struct dt_nearest *ret_like)
 {
     static const char *const kind[] = {
         "block-fusion",   "parallel-fusion", "split",           "prefetch", "programmatic-launch",
@@ -42,6 +43,9 @@ static bool known_kind(const char *s, size_t len)
     for (size_t i = 0; i < sizeof kind / sizeof *kind; i++)
         if (strlen(kind[i]) == len && !strncmp(kind[i], s, len))
             return true;
+    *ret_like = dt_nearest_of(s, len);
+    for (size_t i = 0; i < sizeof kind / sizeof *kind; i++)
+        dt_nearest_try(ret_like, kind[i], strlen(kind[i]));
     return false;
 }
 
@@ -52,8 +56,11 @@ static int add_kind(char **list, unsigned *n, const char *s, size_t len, struct 
     for (size_t i = 0; i < len; i++)
         if (len > 48 || !(islower((unsigned char)s[i]) || isdigit((unsigned char)s[i]) || s[i] == '-'))
             return dt_err_set(e, DT_E_USAGE, "allow and deny take names of rewrites, separated by commas");
-    if (!known_kind(s, len))
-        return dt_err_set(e, DT_E_USAGE, "there is no rewrite called %.*s", (int)len, s);
+    struct dt_nearest like;
+    if (!known_kind(s, len, &like))
+        return like.best ? dt_err_set(e, DT_E_USAGE, "there is no rewrite called %.*s; did you mean %s?", (int)len, s,
+                                      like.best)
+                         : dt_err_set(e, DT_E_USAGE, "there is no rewrite called %.*s", (int)len, s);
     unsigned at = 0;
     for (; at < *n; at++) {
         int c = strncmp(list[at], s, len);

@@ -102,7 +102,7 @@ static void settings_text(char *out, size_t n)
     }
 }
 
-static json_t *list_devices(void)
+json_t *wrk_list_devices(void)
 {
     json_t *list = json_array();
     struct dt_err ignored = {0}; /* the worker's own device is open: a list that cannot be had is an empty one */
@@ -112,8 +112,7 @@ static json_t *list_devices(void)
     return list;
 }
 
-/* The same by a process that ends with it. NULL: there is none to be had, or it failed. */
-static json_t *list_devices_apart(void)
+json_t *wrk_apart(json_t *(*fn)(void))
 {
     struct dt_str text = {0};
     char buf[4096];
@@ -122,7 +121,7 @@ static json_t *list_devices_apart(void)
         return NULL;
     pid_t pid = fork();
     if (!pid) {
-        dt_free_ char *s = json_dumps(list_devices(), JSON_COMPACT);
+        dt_free_ char *s = json_dumps(fn(), JSON_COMPACT);
         for (size_t at = 0, n = s ? strlen(s) : 0; at < n;) {
             ssize_t w = write(fd[1], s + at, n - at);
             if (w <= 0)
@@ -148,10 +147,10 @@ static json_t *list_devices_apart(void)
 int wrk_devices(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
 {
     if (!w->dev) /* before: a driver is not used on both sides of a fork */
-        w->devices = list_devices_apart();
+        w->devices = wrk_apart(wrk_list_devices);
     int r = open_device(w, e);
     if (r >= 0 && !w->devices && !w->files)
-        w->devices = list_devices();
+        w->devices = wrk_list_devices();
     if (r >= 0)
         r = wrk_confine(w, e);
     if (r < 0)

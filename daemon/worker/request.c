@@ -37,6 +37,8 @@ static const struct verb {
     {"trace", wrk_trace, false},
     {"reprofile", wrk_reprofile, false},
     {"calibrate", wrk_calibrate, false},
+    {"new", wrk_new, false},
+    {"doctor", wrk_doctor, false},
 };
 
 void wrk_progress(const char *stage, const char *message, unsigned done, unsigned of, void *user)

@@ -84,6 +84,10 @@ struct wrk_answer {
 };
 
 int wrk_open(struct wrk *w, struct dt_err *e); /* device.c: the device, once; then the worker is confined */
+/* device.c: what fn gives, by a process that ends with it: it may open drivers. NULL: no process is to be had, or it
+ * failed. Before the device is open. */
+json_t *wrk_apart(json_t *(*fn)(void));
+json_t *wrk_list_devices(void);                                 /* all of this machine */
 bool wrk_confine_word(const char *word, enum wrk_confine *ret); /* confine.c: false: no such word */
 int wrk_confine(struct wrk *w, struct dt_err *e);               /* once, when the device is open */
 json_t *wrk_confinement(const struct wrk *w);                   /* what is in force, as a document; NULL: memory */
@@ -104,6 +108,8 @@ typedef int wrk_verb(struct wrk *w, json_t *in, const struct dtd_options *o, str
 wrk_verb wrk_analyze, wrk_optimize, wrk_explain, wrk_reprofile; /* plan.c */
 wrk_verb wrk_run;                                               /* run.c */
 wrk_verb wrk_calibrate;                                         /* calibrate.c */
+wrk_verb wrk_new;                                               /* new.c */
+wrk_verb wrk_doctor;                                            /* doctor.c */
 /* Before a software device is opened: the figures of a calibration that the cache has of the GPU that it models, for
  * dev_open_figures. NULL: there is none, or the environment says which figures it has. Caller frees. */
 char *wrk_stored_figures(struct wrk *w);

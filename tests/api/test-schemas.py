@@ -114,7 +114,9 @@ WRONG = [
     ("graph", "/modules/a::b", {"ptx": "x"}), ("graph", "/buffers/x/bytes", -1), ("graph", "/buffers/x/bytes", 10**15),
     ("graph", "/buffers/x/bytes", 1.5), ("graph", "/buffers/x/bytes", GONE), ("graph", "/buffers/x/role", "scratch"),
     ("graph", "/buffers/ix/fill", {"zero": True}), ("graph", "/buffers/ix/role", "output"),
-    ("graph", "/buffers/x/fill/dtype", "f31"),
+    ("graph", "/buffers/x/fill/dtype", "f31"), ("graph", "/buffers/ix/data", {"file": ""}),
+    ("graph", "/buffers/ix/data", {"file": "x.npy", "dtype": "f31"}), ("graph", "/buffers/ix/data", {"path": "x.npy"}),
+    ("graph", "/buffers/ix/data", {"file": "x.npy", "at": 1}), ("graph", "/modules/m/file", "k.cu"),
     ("graph", "/buffers/x/fill/seed", -1), ("graph", "/buffers/y/fill", {}), ("graph", "/launches/0/grid", [1, 1]),
     ("graph", "/launches/0/grid/0", 0), ("graph", "/launches/0/entry", GONE),
     ("graph", "/launches/0/memset", {"buffer": "x", "bytes": 1, "value": 0}),
@@ -211,6 +213,14 @@ for kind, place, value in WRONG:
     expect(any(f.startswith((place + ":", place + "/", above + ":")) for f in found),
            f"{kind} {place}: found at {found}")
 
+# as they lie in a file: names of files, comments
+for place, value in (("/buffers/ix/data", {"file": "x.npy", "dtype": "u8"}), ("/modules/m", {"file": "k.cu"}),
+                     ("/modules/m/cuda", {"file": "k.txt"}), ("/comment", ["a", "b"]),
+                     ("/buffers/x/comment", "TODO bytes"), ("/launches/0/comment", "c"),
+                     ("/launches/0/args/2/comment", "int n")):
+    found = check.faults(edited(SAMPLES["graph"], place, value), "graph")
+    expect(not found, f"{place} = {value!r} fits: {found}")
+
 graphs = sorted(glob.glob(os.path.join(ROOT, "tests", "corpus", "*", "graph.json")))
 expect(len(graphs) > 20, f"there are graphs in tests/corpus: {len(graphs)}")
 for file in graphs:
@@ -254,9 +264,11 @@ said = {part[0]: part for part in re.split(r"^## (?=\d)", contract, flags=re.M)[
 for method, path in served:
     words = [w for w in path.split("/") if w not in ("", "*", "v1")]
     expect(all(w in said["6"] for w in words), f"docs/CONTRACT.md §6 has {method} {path}")
-with open(os.path.join(ROOT, "client", "dovetail.c"), encoding="utf-8") as f:
+with open(os.path.join(ROOT, "client", "table.c"), encoding="utf-8") as f:
     text = f.read()
-for verb in re.findall(r'^    \{"(\w+)", "[^"]*", \d, \d, ', text, re.M):
+verbs = re.findall(r'^    \{"(\w+)", "[^"]*", \d, (?:\d|INT_MAX),', text, re.M)
+expect(len(verbs) > 15, f"the table of verbs has rows: {verbs}")
+for verb in verbs:
     expect(re.search(rf"\b{verb}\b", said["5"]), f"docs/CONTRACT.md §5 has the verb {verb}")
 for option in re.findall(r'^    \{"([\w-]+)", (?:NULL|"[^"]+"), O_', text, re.M):
     expect(option in ("help", "output") or "--" + option in said["5"], f"docs/CONTRACT.md §5 has --{option}")

@@ -8,7 +8,7 @@ Each list is read from its file and compared, as a set, with the kinds of the re
   daemon/shared/options.c     what allow and deny take; also "reorder-atomics", which is no kind
   docs/CONTRACT.md §4         rewrites[].kind, with the levels in brackets
   docs/CONTRACT.md §5         --allow: the kinds that are off by default, and "reorder-atomics"
-  client/dovetail.c           the help of --allow: the same
+  client/table.c              the help of --allow: the same
   docs/REWRITES.md            a section for each kind ("## Dead blocks"), and for each level of block fusion the word
   rewrite/README.md           the table of kinds, with their files
   tests/machine/joints.py     OTHERS: all kinds that are on, but block fusion
@@ -65,8 +65,8 @@ def main():
          set().union(*(words(m, "`") for m in re.findall(r"\blevels?:?( `.*?)\)", names, re.S)))),
         ("docs/CONTRACT.md §5, --allow", off | PERMISSION,
          words(part(contract, r"\* `--allow` switches on", r";"), "`")),
-        ("client/dovetail.c, help of --allow", off | PERMISSION,
-         set(re.findall(r"[a-z-]+", part(read("client/dovetail.c"), r'"allow what is off by itself: ', r'"')))),
+        ("client/table.c, help of --allow", off | PERMISSION,
+         set(re.findall(r"[a-z-]+", part(read("client/table.c"), r'"allow what is off by itself: ', r'"')))),
         ("docs/REWRITES.md, sections", kinds,
          {k for k in kinds for s in sections if s.lower().replace(" ", "-").startswith(k)}),
         ("docs/REWRITES.md, levels", levels, {level for level in levels if re.search(rf"\b{level}\b", rewrites)}),

@@ -19,6 +19,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/json.h"
+#include "base/nearest.h"
 #include "base/radix.h"
 #include "base/str.h"
 #include "base/subject.h"
@@ -392,6 +393,30 @@ static void json_lacks_nothing(void **st)
     assert_true(whole > 10);
 }
 
+static void nearest_words(void **state)
+{
+    static const char list[] = "shared, cluster, offset, bytes, role, out";
+    static const struct {
+        const char *word, *like; /* NULL: nothing */
+    } rows[] = {{"shred", "shared"}, {"SHARED", "shared"}, {"hsared", "shared"}, {"byts", "bytes"}, {"rolle", "role"},
+                {"clu", "cluster"},  {"cl", NULL},         {"x", NULL},          {"", NULL},        {"ofset", "offset"},
+                {"output", "out"},   {"sharpened", NULL},  {"bxtxs", NULL}};
+    size_t n;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *got = dt_nearest_in(rows[i].word, list, &n);
+        if (!rows[i].like ? got != NULL : !got || n != strlen(rows[i].like) || strncmp(got, rows[i].like, n))
+            fail_msg("%s: %.*s", rows[i].word, got ? (int)n : 4, got ? got : "none");
+    }
+    char longest[DT_NEAREST_MOST + 2];
+    memset(longest, 'a', sizeof longest);
+    struct dt_nearest all = dt_nearest_of(longest, DT_NEAREST_MOST), more = dt_nearest_of(longest, DT_NEAREST_MOST + 1);
+    dt_nearest_try(&all, longest, DT_NEAREST_MOST);
+    dt_nearest_try(&more, longest, DT_NEAREST_MOST + 1);
+    assert_non_null(all.best);
+    assert_int_equal(all.distance, 0);
+    assert_null(more.best);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -408,6 +433,7 @@ int main(void)
         cmocka_unit_test(radix_sorts_and_is_stable),
         cmocka_unit_test(json_without_memory),
         cmocka_unit_test(json_lacks_nothing),
+        cmocka_unit_test(nearest_words),
         cmocka_unit_test(log_lines),
         cmocka_unit_test(frames_cross_a_pipe),
     };

@@ -100,7 +100,8 @@ static void wrong_lines(void **state)
         {"\njob_timeout = 3s", "f:2: job_timeout = 3s is not a number from 1 to 86400"},
         {"job_timeout = 99999999999999999999",
          "f:1: job_timeout = 99999999999999999999 is not a number from 1 to 86400"},
-        {"jobtimeout = 3", "f:1: there is no option jobtimeout"},
+        {"jobtimeout = 3", "f:1: there is no option jobtimeout; did you mean job_timeout?"},
+        {"zzz = 3", "f:1: there is no option zzz"},
         {"nonsense", "f:1: expected NAME = VALUE"},
         {"socket =", "f:1: socket needs a value"},
     };

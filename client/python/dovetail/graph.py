@@ -17,7 +17,7 @@ import math
 import os
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
-from . import errors
+from . import errors, files
 
 ROLES = ("input", "weight", "intermediate", "output", "inout")
 DTYPES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "u8": 1, "u16": 2, "u32": 4, "u64": 8, "f16": 2, "bf16": 2, "f32": 4,
@@ -153,7 +153,9 @@ class Graph:
 
     @classmethod
     def load(cls, path: Union[str, "os.PathLike[str]"]) -> "Graph":
-        """Read a graph document. Modules `{"file": "k.cu"}` get the file's text, from the graph's folder.
+        """Read a graph document. Modules `{"file": "k.cu"}` get the file's text, and buffers with
+        `"data": {"file": "x.npy"}` the file's content, from the graph's folder. A file that ends in .npy is an array
+        (numpy is not needed), whose size, and dtype where one is given, must be the buffer's; any other is its bytes.
 
         Errors: `bad-json`, `bad-graph` (GraphError) with a pointer; OSError if `path` cannot be read.
         """
@@ -167,6 +169,8 @@ class Graph:
         folder = os.path.dirname(os.fspath(path))
         for name, m in (doc.get("modules") or {}).items() if isinstance(doc.get("modules"), dict) else ():
             _resolve(folder, name, m)
+        for name, b in (doc.get("buffers") or {}).items() if isinstance(doc.get("buffers"), dict) else ():
+            files.inline(folder, name, b)
         return cls(document=doc)
 
     def save(self, path: Union[str, "os.PathLike[str]"]) -> None:

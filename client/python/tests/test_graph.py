@@ -1,4 +1,5 @@
 """The graph document: built, loaded, saved; what is refused here."""
+import base64
 import ctypes
 import json
 import os
@@ -106,3 +107,58 @@ def test_files_that_are_wrong(tmp_path):
     assert (e.value.code, e.value.pointer) == ("bad-graph", "/modules/m~1/cuda/file")
     with pytest.raises(OSError):
         dovetail.Graph.load(tmp_path / "c.json")
+
+
+def npy(descr, shape, content, fortran=False):
+    head = repr({"descr": descr, "fortran_order": fortran, "shape": shape}).encode()
+    head += b" " * (-(len(head) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\1\0" + len(head).to_bytes(2, "little") + head + content
+
+
+def with_file(tmp_path, data, content, size=16):
+    if content is not None:
+        (tmp_path / data["file"]).write_bytes(content)
+    (tmp_path / "g.json").write_text(json.dumps({"modules": {}, "buffers": {
+        "x~/": {"bytes": size, "role": "input", "data": data}}}))
+    return tmp_path / "g.json"
+
+
+@pytest.mark.parametrize("data, content", [
+    ({"file": "x.bin"}, bytes(range(16))),
+    ({"file": "x.npy"}, npy("<f4", (4,), bytes(range(16)))),
+    ({"file": "x.npy", "dtype": "f32"}, npy("<f4", (2, 2), bytes(range(16)))),
+    ({"file": "x.npy", "dtype": "bf16"}, npy("|V2", (8,), bytes(range(16)))),
+])
+def test_content_of_files(tmp_path, data, content):
+    g = dovetail.Graph.load(with_file(tmp_path, data, content))
+    assert base64.b64decode(g.buffers["x~/"]["data"]) == bytes(range(16))
+
+
+def test_numpy_wrote_it(tmp_path):
+    numpy = pytest.importorskip("numpy")
+    for a in (numpy.arange(4, dtype="f4"), numpy.arange(8, dtype="f2").reshape(2, 4), numpy.ones((4, 4), dtype="?")):
+        numpy.save(tmp_path / "x.npy", a)
+        g = dovetail.Graph.load(with_file(tmp_path, {"file": "x.npy"}, None))
+        assert base64.b64decode(g.buffers["x~/"]["data"]) == a.tobytes()
+
+
+@pytest.mark.parametrize("data, content, words, member", [
+    ({"file": "none.npy"}, None, "No such file", "file"),
+    ({"file": "x.bin"}, bytes(15), "it has 15 bytes, and the buffer has 16", "file"),
+    ({"file": "x.bin"}, bytes(17), "more than 16 bytes", "file"),
+    ({"file": "x.npy"}, bytes(16), "no .npy file", "file"),
+    ({"file": "x.npy"}, npy("<f4", (4,), bytes(12)), "16 bytes that its head says, and has 12", "file"),
+    ({"file": "x.npy"}, npy("<f4", (2,), bytes(8)), "it has 8 bytes", "file"),
+    ({"file": "x.npy"}, npy("|O", (2,), bytes(16)), "Python objects", "file"),
+    ({"file": "x.npy"}, npy(">f4", (4,), bytes(16)), "big-endian", "file"),
+    ({"file": "x.npy"}, npy([("a", "<f4")], (4,), bytes(16)), "structures", "file"),
+    ({"file": "x.npy"}, npy("<f4", (2, 2), bytes(16), True), "Fortran", "file"),
+    ({"file": "x.npy"}, b"\x93NUMPY\1\0\x10\0" + b"(" * 16, "not what numpy writes", "file"),
+    ({"file": "x.npy", "dtype": "i32"}, npy("<f4", (4,), bytes(16)), "dtype says i32", "dtype"),
+    ({"file": "x.bin", "dtype": "f32"}, bytes(16), "leave dtype out", "dtype"),
+    ({"file": "x.bin", "at": 1}, bytes(16), "no other members", "at"),
+])
+def test_content_of_files_that_are_wrong(tmp_path, data, content, words, member):
+    with pytest.raises(dovetail.GraphError, match=words) as e:
+        dovetail.Graph.load(with_file(tmp_path, data, content))
+    assert (e.value.code, e.value.pointer) == ("bad-graph", f"/buffers/x~0~1/data/{member}")
