@@ -119,9 +119,10 @@ static const struct verb {
      "run it: SHA-256 per output buffer, time and its method"},
     {"explain", "GRAPH|SIGNATURE", 1, 1, O_ALLOW | O_DENY | O_BUDGET | O_WHOLE | O_MEMORY, cmd_explain,
      "why an edge has its class, why a rewrite was refused, which key factor missed"},
-    {"report", "SIGNATURE", 1, 1, O_OUTPUT, cmd_report, "the plan under a signature as one HTML file, -o FILE.html"},
-    {"trace", "SIGNATURE", 1, 1, O_OUTPUT, cmd_trace,
-     "the modelled timeline of graph and plan for Perfetto or chrome://tracing, -o FILE.json"},
+    {"report", "GRAPH|PLAN|SIGNATURE", 1, 1, O_OUTPUT | O_ALLOW | O_DENY | O_BUDGET | O_WHOLE | O_MEMORY, cmd_report,
+     "a plan to look at, as one HTML file, -o FILE.html"},
+    {"trace", "GRAPH|PLAN|SIGNATURE", 1, 1, O_OUTPUT | O_ALLOW | O_DENY | O_BUDGET | O_WHOLE | O_MEMORY, cmd_trace,
+     "the timelines of graph and plan for Perfetto or chrome://tracing, -o FILE.json"},
     {"cache", "stats|list|show SIGNATURE|verify|gc|export|import FILE|keygen NAME", 1, 2,
      O_OUTPUT | O_LIMIT | O_AGE | O_BYTES | O_SIGNATURE | O_SELECT | O_SIGN | O_SIGNERS, cmd_cache,
      "figures of the cache; its entries; check, clean up, carry elsewhere (-o FILE), signed"},
@@ -149,8 +150,9 @@ static void print_help(FILE *f)
     for (size_t o = 0; o < NOPTS; o++)
         if (ANYWHERE & opts[o].bit)
             fprintf(f, "  --%-8s %-8s %s\n", opts[o].name, opts[o].value ? opts[o].value : "", opts[o].help);
-    fprintf(f, "\nGRAPH is a file, or - for stdin. Exit status: 0 done, 2 wrong usage, 3 the graph was refused, 4 "
-               "infrastructure, 1 other.\n");
+    fprintf(
+        f, "\nGRAPH and PLAN are files, or - for stdin. Exit status: 0 done, 2 wrong usage, 3 the graph was refused, 4 "
+           "infrastructure, 1 other.\n");
 }
 
 /* Read all options into c; 0, or the first error: what comes after it is read too, --json may be there. Sets *given to
