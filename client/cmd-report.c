@@ -120,6 +120,15 @@ static int save(struct cli *c, const struct page *p, const struct rep_source *s)
     return finish(c, &o, report_written);
 }
 
+/* What only a planning could heed. */
+static int planning_asked(const struct cli *c, const struct page *p, struct dt_err *e)
+{
+    if (!c->allow && !c->deny && !c->budget && !c->memory && !c->whole)
+        return 0;
+    return dt_err_set(e, DT_E_USAGE, "dovetail %s plans a graph: with a plan or a signature there is nothing to plan",
+                      p->verb);
+}
+
 static int drawn(struct cli *c, const struct page *p)
 {
     struct dt_err e = {0};
@@ -130,6 +139,10 @@ static int drawn(struct cli *c, const struct page *p)
         return fail(c, &e);
     json_t *doc = json_loadb(text, len, 0, NULL), *plan = NULL, *analysis = NULL;
     if (is_plan(doc)) {
+        if (planning_asked(c, p, &e) < 0) {
+            json_decref(doc);
+            return fail(c, &e);
+        }
         plan = json_incref(doc);
         analysis = analyse_plan(c, plan, &why);
     } else {
@@ -164,6 +177,8 @@ static int picture(struct cli *c, const struct page *p)
         dt_err_set(&e, DT_E_USAGE, "--json and -o - are both for stdout");
     else if (!strncmp(c->arg[0], "sha256:", 7) && !dt_sha256_ok(c->arg[0]))
         dt_err_set(&e, DT_E_USAGE, "a signature is sha256: and 64 hexadecimal digits");
+    else if (dt_sha256_ok(c->arg[0]))
+        planning_asked(c, p, &e);
     if (e.num)
         return fail(c, &e);
     return dt_sha256_ok(c->arg[0]) ? stored(c, p) : drawn(c, p);

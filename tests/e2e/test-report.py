@@ -330,6 +330,9 @@ class Report(FolderCase):
         self.assertIn("no block maps", p.stderr)
         with open(out, encoding="utf-8") as f:
             self.assertIn("There are no block maps here", sound(self, f.read()))
+        for what in (os.path.join(self.dir, "p", "plan.json"), "sha256:" + "0" * 64):
+            p = cli("report", what, "-o", out, "--budget", "3", "--socket", self.s.socket)
+            self.assertEqual(p.returncode, 2, p.stderr)
         p = cli("report", g, "-o", out, "--socket", "/nonexistent/socket")
         self.assertEqual(p.returncode, 4, p.stderr)
 
