@@ -59,7 +59,7 @@ static void maps_list(struct dt_str *o, const json_t *v, const char *between)
 static char *maps_key(const struct maps *m, const json_t *e)
 {
     struct dt_str o = {0};
-    dt_str_addf(&o, "%.0f %.0f %.0f %.0f %.0f %s ", json_number_value(json_object_get(e, "picture")),
+    dt_str_addf(&o, "%.0f %.0f %.0f %.0f %.0f %s ", json_object_get(e, "picture") ? rep_num(e, "picture") : -1,
                 rep_num(e, "pairs"), rep_num(e, "components"), blocks_of(m, dt_json_text(e, "producer")),
                 blocks_of(m, dt_json_text(e, "consumer")), dt_json_text(e, "evidence"));
     maps_list(&o, json_object_get(e, "classes"), ",");

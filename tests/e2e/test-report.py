@@ -309,16 +309,24 @@ class Report(FolderCase):
                     self.assertEqual(v < 160, x == y, (blocks, x, y, v))
                     self.assertTrue(x == y or v == 255)
         # everything with everything: one reader of what all blocks wrote
-        g = chain(1, blocks=600)
-        g["modules"]["s"] = {"ptx": FOLD}
-        g["buffers"]["b"]["role"] = "intermediate"
-        g["buffers"]["z"] = {"bytes": 1024, "role": "output"}
-        g["launches"].append({"name": "fold", "module": "s", "entry": "fold", "grid": [2, 1, 1], "block": [64, 1, 1],
-                              "args": [{"buffer": "b"}, {"buffer": "z"}]})
-        doc = json.loads(self.run_cli("analyze", self.file("g.json", g), "--json"))
-        rows = grey(base64.b64decode(doc["pictures"][0]))
-        self.assertEqual((len(rows), len(rows[0])), (150, 2))
-        self.assertEqual({v for row in rows for v in row}, {0})
+        def dense(writers, readers, most):
+            g = chain(1, blocks=writers)
+            g["modules"]["s"] = {"ptx": FOLD.replace("600;", f"{most};")}
+            g["buffers"]["b"]["role"] = "intermediate"
+            g["buffers"]["z"] = {"bytes": readers * 256, "role": "output"}
+            g["launches"].append({"name": "fold", "module": "s", "entry": "fold", "grid": [readers, 1, 1],
+                                  "block": [64, 1, 1], "args": [{"buffer": "b"}, {"buffer": "z"}]})
+            doc = json.loads(self.run_cli("analyze", self.file("g.json", g), "--json"))
+            self.assertEqual(doc["edges"][0]["pairs"], readers * most)
+            if "picture" not in doc["edges"][0]:
+                return None
+            rows = grey(base64.b64decode(doc["pictures"][doc["edges"][0]["picture"]]))
+            return len(rows), len(rows[0]), {v for row in rows for v in row}
+        self.assertEqual(dense(600, 2, 600), (150, 2, {0}))
+        self.assertEqual(dense(600, 2, 300), (150, 2, {0, 255}))
+        # more pairs than are kept: drawn if it is all of them
+        self.assertEqual(dense(6000, 6000, 6000), (188, 188, {0}))
+        self.assertIsNone(dense(6001, 6000, 6000))
 
     def test_without_a_service(self):
         """A plan is shown without block maps where nothing can make them, and says why."""

@@ -171,6 +171,25 @@ static void size(void **state)
     json_decref(analysis);
 }
 
+/* An edge without a picture says so; what is no base64 is no picture. */
+static void undrawn(void **state)
+{
+    json_t *plan = json_object(),
+           *analysis =
+               json_pack("{s:[{s:s, s:i}], s:[{s:s, s:s, s:[s]}, {s:s, s:s, s:[s], s:i}], s:[s]}", "launches", "name",
+                         "a", "blocks", 6001, "edges", "producer", "a", "consumer", "b", "hazards", "raw", "producer",
+                         "a", "consumer", "c", "hazards", "raw", "picture", 0, "pictures", "x\" onerror=\"y");
+    assert_non_null(analysis);
+    char *html = rep_html(&(struct rep_source){.plan = plan, .analysis = analysis});
+    const char *once = strstr(html, "too many pairs to be drawn");
+    assert_true(once && strstr(once + 1, "too many pairs to be drawn"));
+    assert_null(strstr(html, "<img"));
+    assert_null(strstr(html, "onerror"));
+    free(html);
+    json_decref(plan);
+    json_decref(analysis);
+}
+
 /* Gains come in order, the biggest first. */
 static void sorted(void **state)
 {
@@ -229,6 +248,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(escaped), cmocka_unit_test(warned), cmocka_unit_test(empty),
                                        cmocka_unit_test(size),    cmocka_unit_test(sorted), cmocka_unit_test(differ),
-                                       cmocka_unit_test(kernels)};
+                                       cmocka_unit_test(kernels), cmocka_unit_test(undrawn)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
