@@ -77,7 +77,10 @@ static void both(struct dt_str *o, const struct text *a, size_t a0, size_t a1, c
 {
     if (a0 == a1 && b0 == b1)
         return;
-    dt_str_add(o, changed ? "<tr class=d>" : "<tr>");
+    dt_str_add(o, !changed   ? "<tr>"
+                  : a0 == a1 ? "<tr class=\"d i\">"
+                  : b0 == b1 ? "<tr class=\"d z\">"
+                             : "<tr class=d>");
     lines(o, a, a0, a1);
     lines(o, b, b0, b1);
     dt_str_addc(o, '\n');

@@ -36,6 +36,7 @@ static const char style[] =
     "pre,.x{font:12.5px/1.4 ui-monospace,monospace}pre{overflow-x:auto;background:var(--s);padding:.8em}"
     ".x{table-layout:fixed;width:100%;min-width:52em;background:var(--s)}.x td{white-space:pre-wrap;padding:0 .6em;"
     "width:50%;border:0}.x tr{border:0}.x .d td:first-child{background:var(--out);border-left:3px solid var(--o)}"
+    ".x .i td:first-child,.x .z td+td{background:none!important;border-color:transparent!important}"
     ".x .d td+td{background:var(--in);border-left:3px solid var(--k)}.x .e td{color:var(--m);border-left:3px solid "
     "transparent}.x td{border-left:3px solid transparent}"
     "summary{cursor:pointer;padding:.2em 0}details{margin:.3em 0}.g details{margin:0}"

@@ -215,6 +215,9 @@ static void differ(void **state)
     assert_string_equal(o.s, "<tr><td>add %r1, %r2;<td>add %dt_x_7, %r9;\n<tr class=d><td>mul %f1;<td>&lt;b&gt;;\n"
                              "<tr><td>ret;<td>ret;\n");
     dt_str_done(&o);
+    rep_differ(&o, "a;\nb;", "b;\nc;", 10000);
+    assert_string_equal(o.s, "<tr class=\"d z\"><td>a;<td>\n<tr><td>b;<td>b;\n<tr class=\"d i\"><td><td>c;\n");
+    dt_str_done(&o);
 }
 
 static void kernels(void **state)
