@@ -81,6 +81,7 @@ int graph_read(const char *path, char **ret, size_t *ret_len, struct dt_err *e);
 int finish(struct cli *c, struct outcome *o, human_fn *human); /* show the answer or the problem; exit status */
 int fail(struct cli *c, struct dt_err *e);                     /* report, empty e, exit status */
 void progress(struct cli *c, const char *stage, const char *message, long done, long of);
+void progress_done(struct cli *c);              /* what is printed next begins a line */
 void print_clean(FILE *f, const char *s);       /* control characters as '?': names come from files */
 double jnum(const json_t *o, const char *name); /* 0 if missing */
 /* A whole number with one of the units behind it, each a factor; of --option. */

@@ -63,7 +63,7 @@ void help_all(FILE *f)
             help_option(f, o);
     fprintf(
         f,
-        "\nGRAPH is a file, or - for stdin. dovetail help VERB has an example. Exit status: 0 done, 2 wrong usage, 3 "
+        "\nGRAPH and PLAN are files, or - for stdin. dovetail help VERB has an example. Exit status: 0 done, 2 wrong usage, 3 "
         "the graph\nwas refused, 4 infrastructure, 1 other.\n");
 }
 

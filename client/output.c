@@ -74,7 +74,7 @@ void progress(struct cli *c, const char *stage, const char *message, long done, 
     fflush(stderr);
 }
 
-static void progress_end(struct cli *c)
+void progress_done(struct cli *c)
 {
     if (c->progress_shown) {
         fputs("\r\033[K", stderr);
@@ -114,7 +114,7 @@ static int output_report(struct cli *c, const char *problem)
     const char *code = dt_json_text(o, "code"), *detail = dt_json_text(o, "detail"), *log = dt_json_text(o, "log"),
                *at = dt_json_text(o, "pointer");
     int status = dt_err_exit(dt_err_from_code(*code ? code : NULL));
-    progress_end(c);
+    progress_done(c);
     fputs("dovetail: ", stderr);
     print_clean(stderr, *code ? code : "internal");
     fputs(": ", stderr);
@@ -183,7 +183,7 @@ static void warnings(const json_t *doc)
 int finish(struct cli *c, struct outcome *o, human_fn *human)
 {
     int r = 0;
-    progress_end(c);
+    progress_done(c);
     if (o->failed) {
         r = output_report(c, o->text);
     } else {

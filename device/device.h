@@ -331,6 +331,17 @@ const char *dev_doubt(struct dev_device *d, unsigned doubt, bool *ret_moot);
 int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, const uint8_t *made,
                    unsigned doubt, struct dev_time *ret, double *step_us, double *start_us, double *end_us,
                    struct dt_err *e);
+/* Blocks of a launch that run alike on neighbouring SMs: how many on all of them together, how many at once on one of
+ * them (the mean between begin and end). */
+struct dev_place {
+    uint32_t launch, first_sm, last_sm;
+    uint64_t blocks;
+    double mean, begin_us, end_us;
+};
+/* Where the blocks of that timeline run, without doubts: *ret is free()d by the caller; *ret_n = 0 where it cannot be
+ * said in few words. */
+int dev_model_spans(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, struct dev_place **ret,
+                    size_t *ret_n, struct dt_err *e);
 /* us[k]: time_us under doubt k, for the doubts 0 … ndoubt - 1; negative: that doubt makes no difference. On all of the
  * device's CPU threads. */
 int dev_model_doubts(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, const uint8_t *made,

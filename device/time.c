@@ -474,6 +474,32 @@ int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct 
     return 0;
 }
 
+int dev_model_spans(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, struct dev_place **ret,
+                    size_t *ret_n, struct dt_err *e)
+{
+    uint32_t n = p->graph->nlaunch;
+    unsigned count = 0;
+    struct asked x;
+    int err = ask(d, p, cost, &x, e);
+    if (err < 0)
+        return err;
+    dt_free_ struct dovetail_span *span = dt_calloc(DOVETAIL_SPANS(n), sizeof *span);
+    err = span ? dev_cu(d, d->cu->dovetailSpans(n, x.w, x.o.at, x.o.after, x.o.early, span, &count), "dovetailSpans", e)
+               : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    asked_done(&x);
+    if (err < 0)
+        return err;
+    struct dev_place *v = dt_calloc((size_t)count + 1, sizeof *v);
+    if (!v)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (unsigned i = 0; i < count; i++)
+        v[i] = (struct dev_place){span[i].work, span[i].first_sm, span[i].last_sm, span[i].blocks,
+                                  span[i].mean, span[i].begin_us, span[i].end_us};
+    *ret = v;
+    *ret_n = count;
+    return 0;
+}
+
 int dev_model_doubts(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, const uint8_t *made,
                      unsigned ndoubt, double *us, struct dt_err *e)
 {

@@ -362,6 +362,19 @@ bool sg_doubt_matters(const struct sg_doubt *d, const struct sg_work *w, uint32_
  * over works at most. */
 int sg_timeline_of(const struct sg_model *m, struct sg_work *w, uint32_t n, double distinct, const struct sg_doubt *d);
 
+/* Blocks of a work that ran alike on neighbouring SMs: how many on all of them together, how many at once on one of
+ * them (the mean between begin and end). */
+struct sg_span {
+    uint32_t work, first_sm, last_sm;
+    uint64_t blocks;
+    double mean, begin_us, end_us;
+};
+#define SG_SPANS(n) (16 * (size_t)(n) + 1024) /* of n works at most */
+/* sg_timeline_of, and where its blocks ran: ret has room for SG_SPANS(n), by work, then SM. *ret_n = 0 where that is
+ * too much to be said. */
+int sg_timeline_spans(const struct sg_model *m, struct sg_work *w, uint32_t n, double distinct, struct sg_span *ret,
+                      size_t *ret_n);
+
 /* What one work asks for, each number less the better, and to be added over works: launches, slots, those of FP64 and
  * special functions, tensor flops, memory instructions, passes over shared memory and L1, sectors or bytes of the L2,
  * bytes of DRAM, atomics, their busiest line, barriers, the longest way through it, idle places of its last wave. And

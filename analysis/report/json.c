@@ -13,10 +13,12 @@
  * [lo, hi, step, count]: count such ranges, each step bytes after the one before. null where a launch has more than
  * MAX_RANGES ranges.
  *
+ * `pictures` are those of picture.c.
+ *
  * `warnings` are those of warnings.c; what the posted document alone shows is put before them by whoever has it
  * (daemon/shared/lookup.c).
  */
-#include "analysis/analysis.h"
+#include "analysis/report/picture.h"
 
 #include <math.h>
 
@@ -210,11 +212,14 @@ json_t *ana_to_json(const struct ana_result *r, const struct dev_info *dev, cons
     }
     for (uint32_t i = 0; i < r->nedge; i++)
         bad |= json_array_append_new(edges, edge_json(&r->edge[i], g, maps));
+    json_t *pictures = NULL;
+    bad |= bad || ana_pictures(r, edges, &pictures) < 0;
     if (signature)
         bad |= json_object_set_new(o, "signature", json_string(signature));
     bad |= json_object_set_new(o, "device", dev_info_to_json(dev));
     bad |= json_object_set_new(o, "launches", launches);
     bad |= json_object_set_new(o, "edges", edges);
+    bad |= !pictures || json_object_set_new(o, "pictures", pictures) < 0;
     struct dt_warnings w = {0};
     ana_warnings(r, &w, NULL);
     bad |= dt_warnings_put(&w, o) < 0;

@@ -20,6 +20,8 @@
 #include "daemon/shared/shared.h"
 #include "daemon/service/hits.h"
 #include "daemon/service/service.h"
+#include "report/html.h"
+#include "report/report.h"
 
 struct docs {
     struct dtd_async a;                                       /* first */
@@ -51,12 +53,13 @@ static struct dtd_shared docs_shared(const struct dtd_req *r, struct dtd_reply *
 
 void dtd_reply_finished(struct dtd_service *s, struct dtd_req *r, struct dtd_reply *f)
 {
-    char h[320], etag[64];
+    char h[480], etag[64];
     bool z;
     struct dtd_shared what = docs_shared(r, f, &z);
     snprintf(etag, sizeof etag, "\"%s%s\"", f->tag, z ? "-zstd" : "");
-    snprintf(h, sizeof h, "%sVary: Accept-Encoding\r\nCache-Control: private, no-cache\r\nETag: %s\r\n",
-             z ? "Content-Encoding: zstd\r\n" : "", etag);
+    snprintf(h, sizeof h, "%sVary: Accept-Encoding\r\nCache-Control: private, no-cache\r\nETag: %s\r\n%s",
+             z ? "Content-Encoding: zstd\r\n" : "", etag,
+             strncmp(f->type, "text/html", 9) ? "" : "Content-Security-Policy: " HTML_POLICY "\r\n");
     if (dtd_tag_matches(dtd_req_header(r, "if-none-match"), etag)) {
         s->not_modified++;
         what.body = NULL;
@@ -151,11 +154,25 @@ static int docs_read(struct docs *d, struct cache_reply *of, json_t **ret)
     return r;
 }
 
+/* A plan as a page or a trace, with the analysis of the same graph where there is one. Names are canonical in both, and
+ * the kernels' text may be that of any user who posted an equal graph. */
+static char *docs_picture(struct docs *d, const json_t *plan)
+{
+    struct dtd_service *s = d->a.s;
+    json_t *analysis = NULL;
+    struct cache *c = dtd_hits_read(s->hits);
+    if (c && cache_find(c, "analysis", d->signature, NULL, &analysis, NULL) != 1)
+        analysis = NULL;
+    dtd_hits_read_end(s->hits);
+    struct rep_source of = {.plan = plan, .analysis = analysis, .foreign = true};
+    char *text = d->form == FORM_HTML ? rep_html(&of) : rep_trace(&of, &d->err);
+    json_decref(analysis);
+    return text;
+}
+
 static int docs_make(struct docs *d, struct cache_reply *of, const json_t *doc)
 {
-    of->body = d->form == FORM_HTML    ? dtd_report_html(doc)
-               : d->form == FORM_TRACE ? dtd_trace_json(doc, &d->err)
-                                       : dt_json_dumps(doc, JSON_COMPACT);
+    of->body = d->form == FORM_JSON ? dt_json_dumps(doc, JSON_COMPACT) : docs_picture(d, doc);
     if (!of->body)
         return d->err.num ? d->err.num : dt_err_set(&d->err, DT_E_NOMEM, "out of memory");
     of->len = strlen(of->body);

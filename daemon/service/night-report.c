@@ -18,6 +18,7 @@
 #include "cache/cache.h"
 #include "daemon/service/night.h"
 #include "daemon/shared/shared.h"
+#include "report/html.h"
 
 #define SAVE_MS 1000    /* between two savings */
 #define SAVE_PER_MS 100 /* and a millisecond more for so many bytes */
@@ -277,7 +278,8 @@ static void ask_after(struct dtd_async *a)
         return;
     }
     size_t n = strlen(q->text);
-    dtd_reply_take(a->req, 200, q->html ? "text/html; charset=utf-8" : DTD_REPLY_TYPE, NULL, q->text, n);
+    dtd_reply_take(a->req, 200, q->html ? "text/html; charset=utf-8" : DTD_REPLY_TYPE,
+                   q->html ? "Content-Security-Policy: " HTML_POLICY "\r\n" : NULL, q->text, n);
     q->text = NULL;
 }
 

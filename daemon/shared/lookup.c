@@ -5,7 +5,8 @@
  *
  * Warnings: an entry keeps those about kernels, geometry and arguments. Their source lines, instructions and places in
  * shared memory are those of the text that was analysed; `warnings_of` in the entry holds the digest of that graph. A
- * graph with another digest but the same signature gets the warnings without these places.
+ * graph with another digest but the same signature gets the warnings without these places, and a plan that says so:
+ * `text_of_other`, names in its kernels' text may be another poster's.
  */
 #include "daemon/shared/shared.h"
 
@@ -116,12 +117,16 @@ static void other_text(json_t *doc, const char *digest)
     const char *of = json_string_value(json_object_get(doc, "warnings_of"));
     json_t *v;
     size_t i;
-    if (of && strcmp(of, digest))
+    bool other = of ? strcmp(of, digest) != 0 : json_object_get(doc, "rewrites") != NULL;
+    if (other) {
+        if (json_object_get(doc, "rewrites"))
+            json_object_set_new(doc, "text_of_other", json_true());
         json_array_foreach (json_object_get(doc, "warnings"), i, v) {
             json_object_del(v, "line");
             json_object_del(v, "instruction");
             json_object_del(v, "place");
         }
+    }
     json_object_del(doc, "warnings_of");
 }
 
@@ -214,7 +219,7 @@ int dtd_store(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, c
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r >= 0 && carried && json_object_set_new(copy, "carried", json_true()) < 0)
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
-    if (r >= 0 && json_array_size(json_object_get(copy, "warnings")) &&
+    if (r >= 0 && (json_array_size(json_object_get(copy, "warnings")) || json_object_get(copy, "rewrites")) &&
         json_object_set_new(copy, "warnings_of", json_string(digest)) < 0)
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r >= 0) {

@@ -1,5 +1,5 @@
-/* The report of a night as one HTML file without scripts, fonts or anything else from outside, as report.c makes it of
- * a plan. Rows that changed come first, those that save most before all; every string is escaped.
+/* The report of a night as one HTML file without scripts, fonts or anything else from outside, as report/ makes it of a
+ * plan. Rows that changed come first, those that save most before all; every string is escaped.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 #include "base/alloc.h"
 #include "base/json.h"
 #include "base/str.h"
-#include "daemon/shared/html.h"
 #include "daemon/shared/shared.h"
+#include "report/html.h"
 
 static double night_num(const json_t *o, const char *name) { return json_number_value(json_object_get(o, name)); }
 

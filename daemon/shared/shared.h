@@ -98,13 +98,8 @@ int dtd_store(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, c
  * DT_E_USAGE for an op or a member that is wrong, DT_E_NOT_FOUND when nearest has nothing to compare. */
 int dtd_cache_op(struct cache *c, const char *op, const json_t *args, json_t **ret, struct dt_err *e);
 
-/* ---- report.c, trace.c: a plan document in other forms ---------------------------------------------------------- */
-/* One HTML file for people. Caller frees. NULL: out of memory. */
-char *dtd_report_html(const json_t *plan);
-/* The same of the report of a night (schema/night.schema.json). */
+/* ---- night-html.c ------------------------------------------------------------------------------------------------ */
+/* The report of a night (schema/night.schema.json) as one HTML file. Caller frees. NULL: out of memory. */
 char *dtd_night_html(const json_t *doc);
-/* A trace for Perfetto or chrome://tracing. Caller frees. NULL: DT_E_NOT_FOUND when the plan has no timeline,
- * DT_E_CACHE when it is broken, DT_E_NOMEM. */
-char *dtd_trace_json(const json_t *plan, struct dt_err *e);
 
 #endif

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "daemon/shared/shared.h"
 #include "daemon/worker/worker.h"
+#include "report/report.h"
 
 static void stored_says(void *user, bool bad, const char *text) { dt_log(bad ? DT_LOG_WARN : DT_LOG_INFO, "%s", text); }
 
@@ -63,14 +64,24 @@ int wrk_find_plan(struct wrk *w, json_t *in, const struct dtd_options *o, struct
     return stored_find(w, in, "plan", a, e);
 }
 
+/* The analysis of the same graph, NULL: none is stored. Names are canonical in both. */
+static json_t *analysis_beside(struct wrk *w, const struct wrk_answer *a)
+{
+    json_t *doc = NULL;
+    return cache_find(w->cache, "analysis", a->signature, NULL, &doc, NULL) == 1 ? doc : NULL;
+}
+
 int wrk_report(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
 {
     int r = stored_find(w, in, "plan", a, e);
     if (r < 0)
         return r;
-    char *html = dtd_report_html(a->document);
+    json_t *analysis = analysis_beside(w, a);
+    struct rep_source s = {.plan = a->document, .analysis = analysis, .foreign = true};
+    char *html = rep_html(&s);
     json_t *doc = html ? json_pack("{s:s}", "html", html) : NULL;
     free(html);
+    json_decref(analysis);
     if (!doc)
         return dt_err_set(e, DT_E_NOMEM, "out of memory for the report");
     json_decref(a->document);
@@ -83,7 +94,10 @@ int wrk_trace(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk
     int r = stored_find(w, in, "plan", a, e);
     if (r < 0)
         return r;
-    dt_free_ char *trace = dtd_trace_json(a->document, e);
+    json_t *analysis = analysis_beside(w, a);
+    struct rep_source s = {.plan = a->document, .analysis = analysis, .foreign = true};
+    dt_free_ char *trace = rep_trace(&s, e);
+    json_decref(analysis);
     if (!trace)
         return e->num;
     json_t *doc = json_pack("{s:s}", "trace", trace);

@@ -266,6 +266,9 @@ bool rw_memory_fits(struct rw_planner *p);
 
 /* The least time of the state's graph; of each of its launches, a list. Only where costs are known. */
 int rw_bound(struct rw_planner *p, const struct rw_state *s, double *ret_us, struct dt_err *e);
+/* spans.c: where the blocks of both run, by the model. NULL: e says why. */
+json_t *rw_spans_json(struct rw_planner *p, const struct rw_state *first, const struct rw_state *last,
+                      struct dt_err *e);
 json_t *rw_bounds_json(struct rw_planner *p, const struct rw_state *s, struct dt_err *e);
 
 /* ---- the document (plan.c, written.c) ---------------------------------------------------------------------------- */

@@ -79,7 +79,8 @@ static json_t *timelines(struct rw_planner *p, json_t *baseline, struct dt_err *
              plan_put(baseline, "bound_us", json_real(floor(bound * 1000) / 1000)) &&
              plan_put(o, "bound_us",
                       json_pack("{s:o,s:o}", "baseline", rw_bounds_json(p, first, e), "optimized",
-                                rw_bounds_json(p, last, e)));
+                                rw_bounds_json(p, last, e))) &&
+             plan_put(o, "sms", rw_spans_json(p, first, last, e));
     if (!ok) {
         json_decref(o);
         return NULL;

@@ -437,6 +437,27 @@ CUresult dovetailTimeline(unsigned doubt, unsigned n, const struct dovetail_work
     return cu_from_dt(r);
 }
 
+_Static_assert(sizeof(struct dovetail_span) == sizeof(struct sg_span) && DOVETAIL_SPANS(3) == SG_SPANS(3), "the same");
+
+CUresult dovetailSpans(unsigned n, const struct dovetail_work *work, const unsigned *at, const unsigned *after,
+                       const unsigned char *early, struct dovetail_span *span, unsigned *count)
+{
+    CU_CONTEXT(c);
+    struct sg_work *w;
+    size_t k = 0;
+    CU_REQUIRE(span && count, CUDA_ERROR_INVALID_VALUE);
+    CU_TRY(works_of(n, work, at, after, early, NULL, &w));
+    struct sg_span *s = dt_calloc(SG_SPANS(n), sizeof *s);
+    int r = s ? sg_timeline_spans(c->dev->model, w, n, c->distinct, s, &k) : DT_E_NOMEM;
+    for (size_t i = 0; i < k && !r; i++)
+        span[i] = (struct dovetail_span){s[i].work, s[i].first_sm, s[i].last_sm, s[i].blocks,
+                                         s[i].mean, s[i].begin_us, s[i].end_us};
+    *count = r ? 0 : (unsigned)k;
+    free(s);
+    free(w);
+    return cu_from_dt(r);
+}
+
 struct timelines {
     const struct sg_model *m;
     const struct sg_work *w; /* each has a copy */

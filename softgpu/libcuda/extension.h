@@ -37,6 +37,13 @@ struct dovetail_launch_stats { /* of the last launch that ran */
 struct dovetail_work {
     uint64_t word[96]; /* DOVETAIL_WORK, then numbers (extension.c) */
 };
+/* blocks of a work that ran alike on neighbouring SMs: how many in all, and how many at once on one SM (the mean) */
+struct dovetail_span {
+    uint32_t work, first_sm, last_sm;
+    uint64_t blocks;
+    double mean, begin_us, end_us;
+};
+#define DOVETAIL_SPANS(n) (16 * (size_t)(n) + 1024) /* of n works at most */
 /* raise the last one when their places, or the counts of any launch, may change */
 #define DOVETAIL_BURDENS 13 /* numbers of dovetailBurden */
 #define DOVETAIL_WORK UINT64_C(0x6476776b00000003)
@@ -118,6 +125,10 @@ struct dovetail_work {
     EXT(dovetailTimelines, (unsigned ndoubt, unsigned n, const struct dovetail_work *work, const unsigned *at,         \
                             const unsigned *after, const unsigned char *early, const unsigned char *made,              \
                             double *end_us))                                                                           \
+    /* The timeline without doubts again, and where its blocks ran, *count spans: 0 where DOVETAIL_SPANS(n) are    \
+     * not enough to say it. */                                                                                        \
+    EXT(dovetailSpans, (unsigned n, const struct dovetail_work *work, const unsigned *at, const unsigned *after,       \
+                        const unsigned char *early, struct dovetail_span *span, unsigned *count))                      \
     /* A way in which the model may be wrong (softgpu/model/doubts.def). moot: something is said to gain nothing.      \
      * NOT_FOUND: there are no more. */                                                                                \
     EXT(dovetailDoubt, (unsigned doubt, const char **name, int *moot))                                                 \

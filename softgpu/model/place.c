@@ -29,8 +29,8 @@ static int add_group(struct sg_sim *s, uint32_t sm, uint32_t kern, uint32_t coun
             return DT_E_NOMEM;
     }
     struct sg_sim_kern *k = &s->kern.p[kern];
-    s->group.p[g] =
-        (struct sg_sim_group){sm, kern, count, s->sm[sm].first, length, 0, length, true, k->each ? k->next++ : 0, 0, 0};
+    s->group.p[g] = (struct sg_sim_group){
+        sm, kern, count, s->sm[sm].first, length, 0, length, true, k->each ? k->next++ : 0, 0, 0, 0, s->now};
     s->sm[sm].first = g;
     s->ngroup++;
     return 0;

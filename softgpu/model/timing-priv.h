@@ -9,6 +9,8 @@
 
 #define SG_NO_INDEX UINT32_MAX
 
+struct sg_spans;
+
 struct sg_sim_kern { /* a kernel that runs, or a part of one */
     uint32_t work;
     const struct sg_talk *talk; /* whose blocks wait for each other, or are of two kinds; NULL: neither */
@@ -39,6 +41,7 @@ struct sg_sim_group { /* blocks of one kernel that started together on one SM */
     /* followed by itself: its number; of its waits, how many are over, and signals of the next one */
     uint32_t block, wait, met;
     double alone; /* its rate if nothing were short */
+    double begin_us;
 };
 
 struct sg_sim_sm {
@@ -66,6 +69,7 @@ struct sg_sim {
     double *trigger_us;             /* when all its blocks had triggered; negative: not yet */
     uint8_t **ended;                /* by work, of those whose blocks are followed: by block */
     uint32_t done;
+    struct sg_spans *spans; /* where blocks ran, for who wants to see it; NULL: nobody does */
 };
 
 static inline double max2(double a, double b) { return a > b ? a : b; }
@@ -78,5 +82,10 @@ bool sg_sim_early(const struct sg_sim *s, const struct sg_work *w, uint32_t k);
 int sg_sim_start(struct sg_sim *s, uint32_t i);
 /* place.c: give every SM what fits, the emptiest first, kernels in program order. */
 int sg_sim_place(struct sg_sim *s);
+/* timing.c: sg_timeline_of; spans: NULL, or what sg_sim_ended fills. */
+int sg_sim_run(const struct sg_model *m, struct sg_work *w, uint32_t n, double distinct, const struct sg_doubt *d,
+               struct sg_spans *spans);
+/* spans.c: the blocks of a group are through now. */
+void sg_sim_ended(struct sg_sim *s, uint32_t work, const struct sg_sim_group *g);
 
 #endif

@@ -416,6 +416,7 @@ static int timing_collect(struct sg_sim *s)
             uint32_t id = *at;
             if (k->each)
                 s->ended[k->work][g->block] = 1;
+            sg_sim_ended(s, k->work, g);
             s->sm[i].blocks -= g->count;
             s->sm[i].warps -= k->warps * g->count;
             s->sm[i].regs -= k->regs * g->count;
@@ -564,9 +565,16 @@ int sg_timeline(const struct sg_model *m, struct sg_work *w, uint32_t n) { retur
 
 int sg_timeline_of(const struct sg_model *m, struct sg_work *w, uint32_t n, double distinct, const struct sg_doubt *d)
 {
+    return sg_sim_run(m, w, n, distinct, d, NULL);
+}
+
+int sg_sim_run(const struct sg_model *m, struct sg_work *w, uint32_t n, double distinct, const struct sg_doubt *d,
+               struct sg_spans *spans)
+{
     if (!n)
         return 0;
-    struct sg_sim s = {.m = m, .w = w, .n = n, .clocks_us = m->clock_khz / 1000.0, .free_group = SG_NO_INDEX};
+    struct sg_sim s = {
+        .m = m, .w = w, .n = n, .clocks_us = m->clock_khz / 1000.0, .free_group = SG_NO_INDEX, .spans = spans};
     s.d = d ? d : sg_doubt_at(0);
     s.l2_bytes = (double)m->l2_bytes / s.d->cache;
     double f = timing_footprint(w, n);

@@ -17,7 +17,8 @@ class Stored(WaysCase):
                 texts.append(f.read())
             trace = json.loads(texts[-1])
             names = {e["pid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "process_name"}
-            self.assertEqual(names, {1: "baseline (modeled:h200)", 2: "optimized (modeled:h200)"})
+            self.assertEqual(names, {1: "baseline (modeled:h200)", 2: "optimized (modeled:h200)",
+                                     3: "baseline, SM by SM (modeled:h200)", 4: "optimized, SM by SM (modeled:h200)"})
             slices = [e for e in trace["traceEvents"] if e["ph"] == "X"]
             self.assertEqual([e["name"] for e in slices if e["pid"] == 1], ["l0", "l1", "l2", "l3"])
             self.assertEqual(len([e for e in slices if e["pid"] == 2]), len(plan["launches"]))

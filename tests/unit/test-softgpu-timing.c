@@ -233,11 +233,51 @@ static void occupancy(void **state)
         assert_ptr_equal(sg_model_find(sg_model_at(i)->id), sg_model_at(i));
 }
 
+/* Where blocks ran: neighbours that do the same are one span; nothing is lost, and the times are the timeline's. */
+static void spans(void **state)
+{
+    struct sg_model m = toy();
+    struct sg_span p[SG_SPANS(2)];
+    uint32_t first = 0;
+    size_t n;
+    /* ten blocks on 4 SMs of 4 places each: three on two of them, two on the others */
+    struct sg_work w[2] = {plain(10), plain(2)};
+    w[1].after = &first;
+    w[1].nafter = 1;
+    assert_int_equal(sg_timeline_spans(&m, w, 2, 0, p, &n), 0);
+    assert_int_equal(n, 3);
+    assert_true(p[0].work == 0 && p[0].first_sm == 0 && p[0].last_sm == 1 && p[0].blocks == 6);
+    assert_true(p[1].work == 0 && p[1].first_sm == 2 && p[1].last_sm == 3 && p[1].blocks == 4);
+    assert_true(p[2].work == 1 && p[2].first_sm == 0 && p[2].last_sm == 1 && p[2].blocks == 2);
+    near(p[0].mean, 3);
+    near(p[1].mean, 2);
+    near(p[2].mean, 1);
+    near(p[0].begin_us, w[0].start_us);
+    near(p[0].end_us, w[0].end_us);
+    assert_true(p[1].end_us < p[0].end_us);
+    near(p[2].begin_us, w[1].start_us);
+    near(p[2].end_us, w[1].end_us);
+    struct sg_work again[2] = {plain(10), plain(2)};
+    again[1].after = &first;
+    again[1].nafter = 1;
+    assert_int_equal(sg_timeline(&m, again, 2), 0);
+    near(again[1].end_us, w[1].end_us);
+    /* two waves and a tail on every SM: one span, in which 4 and then fewer run at once */
+    struct sg_work waves = plain(36);
+    assert_int_equal(sg_timeline_spans(&m, &waves, 1, 0, p, &n), 0);
+    assert_int_equal(n, 1);
+    assert_true(p[0].blocks == 36 && p[0].last_sm == 3 && p[0].mean > 3 && p[0].mean < 4);
+    /* a copy runs on none */
+    struct sg_work copy = {.kind = SG_WORK_COPY, .bytes = 1000};
+    assert_int_equal(sg_timeline_spans(&m, &copy, 1, 0, p, &n), 0);
+    assert_int_equal(n, 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(waves),      cmocka_unit_test(pipes),
-                                       cmocka_unit_test(bandwidth),  cmocka_unit_test(launches),
-                                       cmocka_unit_test(together),   cmocka_unit_test(copies),
-                                       cmocka_unit_test(repeatable), cmocka_unit_test(occupancy)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(waves),      cmocka_unit_test(pipes),     cmocka_unit_test(bandwidth),
+        cmocka_unit_test(launches),   cmocka_unit_test(together),  cmocka_unit_test(copies),
+        cmocka_unit_test(repeatable), cmocka_unit_test(occupancy), cmocka_unit_test(spans)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

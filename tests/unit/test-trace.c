@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/shared/shared.h"
+#include "report/report.h"
 
 static char *trace(const char *timeline, const char *launches, int *ret_num)
 {
@@ -23,7 +23,7 @@ static char *trace(const char *timeline, const char *launches, int *ret_num)
     json_t *plan = json_loads(text, 0, NULL);
     assert_non_null(plan);
     struct dt_err e = {0};
-    char *s = dtd_trace_json(plan, &e);
+    char *s = rep_trace(&(struct rep_source){.plan = plan}, &e);
     *ret_num = e.num;
     assert_true((s == NULL) == (e.num < 0));
     dt_err_done(&e);
