@@ -45,6 +45,7 @@ enum {
     O_ALL = 1 << 28,
     O_MEMORY = 1 << 29,
     O_FLAGS = 1 << 30,
+    O_CAPTURE = INT_MIN,
 };
 #define ANYWHERE (O_JSON | O_SOCKET | O_LOCAL | O_DEVICE | O_CACHE | O_TIMEOUT | O_HELP)
 
@@ -101,6 +102,11 @@ static const struct opt {
      "measure the device's figures for the timing model, with --local"},
     {"flags", NULL, O_FLAGS, offsetof(struct cli, flags),
      "print nvcc's flags for a program that is to run on the software device"},
+    {"step", "N|auto", O_CAPTURE, offsetof(struct cli, step),
+     "capture: the Nth pass of the step that the program repeats; auto: one of them (default: the whole run)"},
+    {"data", "WHAT", O_CAPTURE, offsetof(struct cli, data),
+     "capture: whose content goes into the graph: none, indices (whole numbers that may be indices), all (default: "
+     "indices)"},
     {"help", NULL, O_HELP, 0, "this text"},
 };
 #define NOPTS (sizeof opts / sizeof *opts)
@@ -129,6 +135,8 @@ static const struct verb {
      "plan stored graphs again for this device and toolchain"},
     {"soft", "-- PROGRAM [ARG…]", 0, INT_MAX, O_CHECK | O_SCHEDULE | O_FLAGS, cmd_soft,
      "run a CUDA program on the software device"},
+    {"capture", "-o FILE -- PROGRAM [ARG…]", 1, INT_MAX, O_OUTPUT | O_CAPTURE, cmd_capture,
+     "run a CUDA program, and leave what it launched as a graph"},
     {"devices", "", 0, 0, O_CALIBRATE, cmd_devices, "devices of this machine"},
     {"status", "", 0, 0, 0, cmd_status, "how the service is"},
     {"version", "", 0, 0, 0, cmd_version, "version of this program"},

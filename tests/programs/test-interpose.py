@@ -1,5 +1,5 @@
-"""What tools rely on to see the calls of a program on the software device: CUDA_INJECTION64_PATH, as NVIDIA's driver has
-it, and that each call of the program goes through an exported name once.
+"""What tools rely on to see the calls of a program on the software device: CUDA_INJECTION64_PATH, as NVIDIA's driver
+has it, and that each call of the program goes through an exported name once.
 """
 import os
 import shutil
@@ -33,10 +33,10 @@ int main(void)
     return 0;
 }"""
 # Every entry that another one might go through is counted and passed on.
-COUNTED = ["cuLaunchKernel", "cuLaunchKernelEx", "cuMemcpyDtoH_v2", "cuMemcpyDtoD_v2", "cuMemcpyDtoDAsync_v2", "cuMemcpy",
-           "cuMemcpyAsync", "cuMemcpy3D_v2", "cuMemsetD8_v2", "cuMemsetD8Async", "cuGraphLaunch", "cuModuleLoadData",
-           "cuModuleLoadDataEx", "cuGraphInstantiateWithFlags", "cuGraphInstantiateWithParams", "cuStreamSynchronize",
-           "cuStreamCreate", "cuStreamCreateWithPriority", "cuMemAlloc_v2", "cuCtxSetCurrent"]
+COUNTED = ["cuLaunchKernel", "cuLaunchKernelEx", "cuMemcpyDtoH_v2", "cuMemcpyDtoD_v2", "cuMemcpyDtoDAsync_v2",
+           "cuMemcpy", "cuMemcpyAsync", "cuMemcpy3D_v2", "cuMemsetD8_v2", "cuMemsetD8Async", "cuGraphLaunch",
+           "cuModuleLoadData", "cuModuleLoadDataEx", "cuGraphInstantiateWithFlags", "cuGraphInstantiateWithParams",
+           "cuStreamSynchronize", "cuStreamCreate", "cuStreamCreateWithPriority", "cuMemAlloc_v2", "cuCtxSetCurrent"]
 
 
 class Interpose(unittest.TestCase):
@@ -68,9 +68,10 @@ class Interpose(unittest.TestCase):
             "    return p(a, b, c, d, e, f, g, h, i, j, k); }\n" for n in COUNTED)
         tool = self.compile("tool.so", text, "-shared", "-fPIC")
         seen = self.run_it(self.program(), LD_PRELOAD=tool).split()
-        self.assertEqual(seen, ["cuCtxSetCurrent", "cuModuleLoadData", "cuMemAlloc_v2", "cuMemsetD8_v2", "cuLaunchKernel",
-                                "cuMemcpyDtoH_v2", "cuStreamCreate", "cuMemcpyDtoDAsync_v2", "cuGraphInstantiateWithFlags",
-                                "cuGraphLaunch", "cuStreamSynchronize", "cuMemcpyDtoH_v2"])
+        self.assertEqual(seen, ["cuCtxSetCurrent", "cuModuleLoadData", "cuMemAlloc_v2", "cuMemsetD8_v2",
+                                "cuLaunchKernel", "cuMemcpyDtoH_v2", "cuStreamCreate", "cuMemcpyDtoDAsync_v2",
+                                "cuGraphInstantiateWithFlags", "cuGraphLaunch", "cuStreamSynchronize",
+                                "cuMemcpyDtoH_v2"])
 
     def test_injection(self):
         prog = self.program()
