@@ -99,6 +99,7 @@ struct cap_trace {
     uint32_t cc;
     bool ended;
     struct dt_vec(struct cap_memory) memory;
+    struct dt_vec(uint32_t) variable; /* which of memory are variables of modules */
     struct dt_vec(struct cap_op) op;
     struct dt_vec(struct cap_image) image;
     struct dt_vec(struct cap_entry) entry;
@@ -165,6 +166,7 @@ struct cap_pieces {
     struct dt_vec(struct cap_extra) extra; /* in the order of operations */
     uint32_t **of;                         /* [op - begin][point]: the piece */
 };
+void cap_pieces_done(struct cap_pieces *p);
 int cap_pieces(struct cap_trace *t, const struct cap_range *r, struct cap_pieces *ret, struct dt_err *e);
 
 /* graph.c: the document, with a member `captured`. */

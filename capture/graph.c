@@ -308,11 +308,7 @@ json_t *cap_graph(struct cap_trace *t, const struct cap_range *r, struct cap_pie
     free(w.stream.p);
     free(w.mark.p);
     json_decref(w.names);
-    for (size_t i = 0; i < p->piece.n; i++)
-        free(p->piece.p[i].data);
-    free(p->piece.p);
-    free(p->extra.p);
-    memset(p, 0, sizeof *p);
+    cap_pieces_done(p);
     if (!doc || dt_arena_failed(&t->arena)) {
         json_decref(doc);
         dt_err_set(e, DT_E_NOMEM, "out of memory");

@@ -48,12 +48,12 @@ static void known_kernel(struct cap_trace *t, const struct cap_range *r, const s
         }
         return;
     }
-    for (uint32_t m = 0; m < t->memory.n; m++) {
-        struct cap_memory *x = &t->memory.p[m];
-        bool given = x->image == t->entry.p[o->launch.function].image && !x->constant;
-        for (uint32_t k = 0; k < o->npoint; k++)
-            given = given || o->point[k].mem == m;
-        if (given && x->valid)
+    for (uint32_t k = 0; k < o->npoint; k++)
+        if (t->memory.p[o->point[k].mem].valid)
+            memset(t->memory.p[o->point[k].mem].valid, 0, t->memory.p[o->point[k].mem].bytes);
+    for (size_t v = 0; v < t->variable.n; v++) {
+        struct cap_memory *x = &t->memory.p[t->variable.p[v]];
+        if (x->image == t->entry.p[o->launch.function].image && !x->constant && x->valid)
             memset(x->valid, 0, x->bytes);
     }
 }

@@ -186,6 +186,9 @@ int cap_modules(struct cap_trace *t, const char *const *folder, struct dt_err *e
     for (uint32_t i = 0; i < t->image.n; i++)
         if (t->image.p[i].module && module_variables(t, i) < 0)
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t i = 0; i < t->memory.n; i++)
+        if (t->memory.p[i].image != CAP_NONE && !dt_push(&t->variable, i))
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
     return dt_arena_failed(&t->arena) ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 0;
 }
 
@@ -206,6 +209,7 @@ struct cap_trace *cap_trace_free(struct cap_trace *t)
         free(t->memory.p[i].valid);
     }
     free(t->memory.p);
+    free(t->variable.p);
     free(t->op.p);
     free(t->image.p);
     free(t->entry.p);

@@ -20,6 +20,7 @@
 #include "capture/capture-priv.h"
 
 #define MAX_VALUES (64u << 20)
+#define MOST_PIECES 2048u /* a document has 4,096 buffers at most, those of copies among them */
 enum { READ = 1, WRITE = 2, MAY = 4, GIVEN = 8, TAKEN = 16 };
 
 struct value {
@@ -47,6 +48,7 @@ struct pieces {
     struct dt_vec(struct event) event;
     struct dt_vec(struct reach) reach;
     uint32_t **of;
+    bool whole; /* memory that is used again stays one buffer */
     bool nomem;
 };
 
@@ -208,7 +210,7 @@ static int by_strip(const void *a, const void *b)
 static uint32_t value_at(struct pieces *s, uint32_t mem, uint32_t strip, bool fresh)
 {
     bool fixed = s->t->memory.p[mem].image != CAP_NONE, first = s->now[strip] == CAP_NONE;
-    if (first || (fresh && !fixed))
+    if (first || (fresh && !fixed && !s->whole))
         s->now[strip] = value_new(s, mem, strip_lo(s, mem, strip), strip_hi(s, mem, strip), !fresh || fixed);
     if (first && !fresh)
         s->before[strip] = s->now[strip];
@@ -362,9 +364,9 @@ static void after(struct pieces *s)
         }
         for (uint32_t k = 0; !same && o->kind != CAP_KERNEL && o->kind != CAP_TAKE && k < o->npoint && k < 1; k++)
             after_write(s, o->point[k].mem, o->point[k].off, o->point[k].off + o->bytes);
-        for (uint32_t m = 0; !same && o->kind == CAP_KERNEL && m < t->memory.n; m++)
-            if (t->memory.p[m].image == t->entry.p[o->launch.function].image)
-                after_read(s, m, 0, t->memory.p[m].bytes);
+        for (size_t v = 0; !same && o->kind == CAP_KERNEL && v < t->variable.n; v++)
+            if (t->memory.p[t->variable.p[v]].image == t->entry.p[o->launch.function].image)
+                after_read(s, t->variable.p[v], 0, t->memory.p[t->variable.p[v]].bytes);
         ended = o->kind != CAP_CUT;
     }
     for (uint32_t m = 0; m < t->memory.n; m++)
@@ -527,9 +529,10 @@ static void content(struct pieces *s, struct cap_pieces *ret)
     }
 }
 
-int cap_pieces(struct cap_trace *t, const struct cap_range *r, struct cap_pieces *ret, struct dt_err *e)
+static int pieces_of(struct cap_trace *t, const struct cap_range *r, bool whole, struct cap_pieces *ret,
+                     struct dt_err *e)
 {
-    struct pieces s = {.t = t, .r = r};
+    struct pieces s = {.t = t, .r = r, .whole = whole};
     s.cut = dt_calloc(t->memory.n + 1, sizeof *s.cut);
     s.first = dt_calloc(t->memory.n + 1, sizeof *s.first);
     s.of = dt_new_array(&t->arena, uint32_t *, r->end - r->begin + 1);
@@ -576,4 +579,25 @@ int cap_pieces(struct cap_trace *t, const struct cap_range *r, struct cap_pieces
     free(s.reach.p);
     return s.nomem || dt_arena_failed(&t->arena) ? dt_err_set(e, DT_E_NOMEM, "out of memory, or the trace is too fine")
                                                  : 0;
+}
+
+void cap_pieces_done(struct cap_pieces *p)
+{
+    for (size_t i = 0; i < p->piece.n; i++)
+        free(p->piece.p[i].data);
+    free(p->piece.p);
+    free(p->extra.p);
+    memset(p, 0, sizeof *p);
+}
+
+int cap_pieces(struct cap_trace *t, const struct cap_range *r, struct cap_pieces *ret, struct dt_err *e)
+{
+    int err = pieces_of(t, r, false, ret, e);
+    if (err < 0)
+        cap_pieces_done(ret);
+    if (err < 0 || ret->piece.n <= MOST_PIECES)
+        return err;
+    /* a long run uses its memory again very often */
+    cap_pieces_done(ret);
+    return pieces_of(t, r, true, ret, e);
 }

@@ -19,6 +19,7 @@
 struct reader {
     struct cap_trace *t;
     struct dt_err *e;
+    struct dt_vec(uint32_t) live; /* memory that lives now */
 };
 
 uint32_t cap_memory_at(const struct cap_trace *t, uint64_t at, uint32_t op)
@@ -33,6 +34,25 @@ uint32_t cap_memory_at(const struct cap_trace *t, uint64_t at, uint32_t op)
 
 static uint32_t now(const struct reader *r) { return (uint32_t)r->t->op.n; }
 
+/* cap_memory_at, now. */
+static uint32_t memory_now(const struct reader *r, uint64_t at)
+{
+    for (size_t i = r->live.n; i-- > 0;) {
+        const struct cap_memory *m = &r->t->memory.p[r->live.p[i]];
+        if (at >= m->at && at - m->at < m->bytes)
+            return r->live.p[i];
+    }
+    return CAP_NONE;
+}
+
+static void memory_died(struct reader *r, uint32_t mem)
+{
+    r->t->memory.p[mem].died = now(r);
+    for (size_t i = 0; i < r->live.n; i++)
+        if (r->live.p[i] == mem)
+            r->live.p[i--] = r->live.p[--r->live.n];
+}
+
 static int nomem(struct reader *r) { return dt_err_set(r->e, DT_E_NOMEM, "out of memory"); }
 
 static int op_add(struct reader *r, struct cap_op o)
@@ -46,18 +66,20 @@ static int op_cut(struct reader *r, const char *why) { return op_add(r, (struct 
 
 static int add_memory(struct reader *r, uint64_t at, uint64_t bytes, uint32_t how, uint32_t image, const char *name)
 {
-    uint32_t old = cap_memory_at(r->t, at, now(r));
+    uint32_t old = memory_now(r, at);
     if (old != CAP_NONE && image != CAP_NONE)
         return 0; /* a variable that was asked for before */
     if (old != CAP_NONE)
-        r->t->memory.p[old].died = now(r);
+        memory_died(r, old);
     struct cap_memory m = {at, bytes, how, now(r), CAP_NONE, image, name, false, false, NULL, NULL, NULL};
-    return !bytes || bytes > UINT64_C(1) << 38 ? 0 : dt_push(&r->t->memory, m) ? 0 : nomem(r);
+    if (!bytes || bytes > UINT64_C(1) << 38)
+        return 0;
+    return dt_push(&r->live, (uint32_t)r->t->memory.n) && dt_push(&r->t->memory, m) ? 0 : nomem(r);
 }
 
 static bool add_point(struct reader *r, struct cap_op *o, uint32_t param, uint32_t at, uint64_t address)
 {
-    uint32_t mem = cap_memory_at(r->t, address, now(r));
+    uint32_t mem = memory_now(r, address);
     if (mem == CAP_NONE)
         return true;
     struct cap_point *p = dt_new_array(&r->t->arena, struct cap_point, o->npoint + 1);
@@ -74,7 +96,7 @@ static bool add_point(struct reader *r, struct cap_op *o, uint32_t param, uint32
 /* The point of a copy's side; false: it is in no memory, or reaches over its end. */
 static bool read_side(struct reader *r, struct cap_op *o, uint32_t which, uint64_t address, uint64_t bytes)
 {
-    uint32_t mem = cap_memory_at(r->t, address, now(r));
+    uint32_t mem = memory_now(r, address);
     if (mem == CAP_NONE || bytes > r->t->memory.p[mem].bytes - (address - r->t->memory.p[mem].at))
         return false;
     bool used = r->t->memory.p[mem].used;
@@ -153,7 +175,7 @@ static int read_set(struct reader *r, const uint8_t *p, size_t n)
 
 static bool host_memory(const struct reader *r, uint64_t at)
 {
-    uint32_t m = cap_memory_at(r->t, at, now(r));
+    uint32_t m = memory_now(r, at);
     return m != CAP_NONE && r->t->memory.p[m].how == CAP_HOST && r->t->memory.p[m].used;
 }
 
@@ -169,7 +191,7 @@ static int read_copy(struct reader *r, const uint8_t *p, size_t n)
     bool own = c.to == c.from; /* the host wrote there itself */
     bool from_host = c.flags & CAP_FROM_HOST && (own || !host_memory(r, c.from));
     bool to_host = c.flags & CAP_TO_HOST && !host_memory(r, c.to);
-    uint32_t at = own ? cap_memory_at(r->t, c.to, now(r)) : CAP_NONE;
+    uint32_t at = own ? memory_now(r, c.to) : CAP_NONE;
     if ((from_host && to_host) || (at != CAP_NONE && r->t->memory.p[at].how == CAP_HOST && !r->t->memory.p[at].used))
         return 0;
     uint64_t row = c.width, rows = c.height;
@@ -272,9 +294,9 @@ static int read_one(struct reader *r, uint32_t kind, const uint8_t *p, size_t n)
         if (n != sizeof f)
             return 1;
         memcpy(&f, p, sizeof f);
-        uint32_t m = cap_memory_at(r->t, f.at, now(r));
+        uint32_t m = memory_now(r, f.at);
         if (m != CAP_NONE && r->t->memory.p[m].at == f.at)
-            r->t->memory.p[m].died = now(r);
+            memory_died(r, m);
         return 0;
     case CAP_LAUNCH: return read_launch(r, p, n);
     case CAP_SET: return read_set(r, p, n);
@@ -321,7 +343,7 @@ int cap_read(const char *path, struct cap_trace **ret, struct dt_err *e)
 {
     size_t len;
     struct cap_trace *t = dt_calloc(1, sizeof *t);
-    struct reader r = {t, e};
+    struct reader r = {.t = t, .e = e};
     if (!t)
         return nomem(&r);
     int err = dt_read_file(path, MAX_TRACE, &t->file, &len, e);
@@ -334,11 +356,12 @@ int cap_read(const char *path, struct cap_trace **ret, struct dt_err *e)
         struct cap_memory *found = t->memory.p;
         size_t n = t->memory.n;
         memset(&t->memory, 0, sizeof t->memory);
-        t->op.n = t->image.n = t->entry.n = t->event.n = 0;
+        t->op.n = t->image.n = t->entry.n = t->event.n = r.live.n = 0;
         t->ended = false;
         err = read_all(&r, p, len, found, n);
         free(found);
     }
+    free(r.live.p);
     if (err < 0)
         t = cap_trace_free(t);
     *ret = t;

@@ -116,11 +116,12 @@ static uint32_t memory_named(struct cap_trace *t, const char *name)
         return m < t->memory.n ? (uint32_t)m : CAP_NONE;
     }
     const char *colon = strstr(name, "::");
-    for (uint32_t i = 0; colon && i < t->memory.n; i++) {
-        const struct cap_memory *m = &t->memory.p[i];
-        if (m->image != CAP_NONE && t->image.p[m->image].number != CAP_NONE && !strcmp(m->name, colon + 2) &&
-            !strncmp(name, cap_image_name(t, m->image), (size_t)(colon - name)))
-            return i;
+    for (size_t v = 0; colon && v < t->variable.n; v++) {
+        const struct cap_memory *m = &t->memory.p[t->variable.p[v]];
+        const char *module = t->image.p[m->image].number != CAP_NONE ? cap_image_name(t, m->image) : "";
+        if (!strcmp(m->name, colon + 2) && strlen(module) == (size_t)(colon - name) &&
+            !strncmp(name, module, (size_t)(colon - name)))
+            return t->variable.p[v];
     }
     return CAP_NONE;
 }
@@ -142,7 +143,8 @@ static int kernel_touches(struct cap_trace *t, struct cap_op *o, const json_t *p
         part_read(&x->may, json_object_get(f, "may_write"), t->memory.p[mem].bytes, &nomem);
         coarsen(x, &nomem);
     }
-    for (uint32_t m = 0; m < t->memory.n; m++) {
+    for (size_t v = 0; v < t->variable.n; v++) {
+        uint32_t m = t->variable.p[v];
         struct cap_touch *x = t->memory.p[m].image == image && t->memory.p[m].constant ? touch_of(t, o, m) : NULL;
         if (x)
             whole(&x->read, t->memory.p[m].bytes, &nomem);

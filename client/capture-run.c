@@ -69,13 +69,20 @@ int capture_run(struct cli *c, const char *dir, struct dt_err *e)
     umask(mask);
     fflush(stdout);
     pid_t pid = fork();
-    int status = 0;
+    int status = 0, r;
     if (pid < 0)
         return dt_err_set(e, DT_E_IO, "fork: %s", strerror(errno));
     if (!pid)
         capture_become(c, dir, mask);
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            return dt_err_set(e, DT_E_IO, "waitpid: %s", strerror(errno));
+    /* an interrupt is for the program; what it did until then is taken */
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, intr, quit;
+    sigaction(SIGINT, &ignore, &intr);
+    sigaction(SIGQUIT, &ignore, &quit);
+    while ((r = waitpid(pid, &status, 0)) < 0 && errno == EINTR)
+        ;
+    sigaction(SIGINT, &intr, NULL);
+    sigaction(SIGQUIT, &quit, NULL);
+    if (r < 0)
+        return dt_err_set(e, DT_E_IO, "waitpid: %s", strerror(errno));
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }

@@ -179,6 +179,17 @@ static CUlaunchConfig with_stream(const CUlaunchConfig *cfg, CUstream s)
     return c;
 }
 
+/* Before a launch: pinned memory that it is given is watched from now on. */
+static void launching(const CUlaunchConfig *cfg, CUfunction f, void **params, void **extra)
+{
+    struct inj_launch l;
+    if (inj_pinned_unwatched() && inj_launch_of(cfg, f, params, extra, &l)) {
+        inj_pinned_given(&l);
+        inj_launch_done(&l);
+    }
+    inj_host_memory();
+}
+
 #define SHAPE                                                                                                          \
     &(CUlaunchConfig)                                                                                                  \
     {                                                                                                                  \
@@ -189,15 +200,17 @@ static CUlaunchAttribute together = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .val
 ON_STREAM(cuLaunchKernel, _ptsz, s,
           (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
            CUstream s, void **params, void **extra),
-          (f, gx, gy, gz, bx, by, bz, shared, s, params, extra), inj_host_memory(), launched(SHAPE, f, params, extra))
+          (f, gx, gy, gz, bx, by, bz, shared, s, params, extra), launching(SHAPE, f, params, extra),
+          launched(SHAPE, f, params, extra))
 ON_STREAM(cuLaunchKernelEx, _ptsz, cfg ? cfg->hStream : NULL,
           (const CUlaunchConfig *cfg, CUfunction f, void **params, void **extra), (cfg, f, params, extra),
-          inj_host_memory(), CUlaunchConfig c = with_stream(cfg, at);
+          launching(cfg, f, params, extra), CUlaunchConfig c = with_stream(cfg, at);
           launched(&c, f, params, extra))
 ON_STREAM(cuLaunchCooperativeKernel, _ptsz, s,
           (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
            CUstream s, void **params),
-          (f, gx, gy, gz, bx, by, bz, shared, s, params), inj_host_memory(), CUlaunchConfig c = *(SHAPE);
+          (f, gx, gy, gz, bx, by, bz, shared, s, params), launching(SHAPE, f, params, NULL),
+          CUlaunchConfig c = *(SHAPE);
           c.attrs = &together; c.numAttrs = 1; launched(&c, f, params, NULL))
 ON_STREAM(cuLaunchHostFunc, _ptsz, s, (CUstream s, CUhostFn f, void *user), (s, f, user), (void)0,
           inj_untaken("a host function on a stream"))
@@ -258,6 +271,56 @@ ON_STREAM(cuMemcpy2DUnaligned_v2, _ptds, NULL, (const CUDA_MEMCPY2D *p), (p), (v
 ON_STREAM(cuMemcpy2DAsync_v2, _ptsz, s, (const CUDA_MEMCPY2D *p, CUstream s), (p, s), (void)0, copy_2d(at, p))
 ON_STREAM(cuMemcpy3D_v2, _ptds, NULL, (const CUDA_MEMCPY3D *p), (p), (void)0, inj_copied(inj_copy_3d(at, p), true))
 ON_STREAM(cuMemcpy3DAsync_v2, _ptsz, s, (const CUDA_MEMCPY3D *p, CUstream s), (p, s), (void)0, inj_copy_3d(at, p))
+
+static void copy_batch(CUstream s, const CUdeviceptr *to, const CUdeviceptr *from, const size_t *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        inj_copy(s, ANY, to[i], 0, ANY, from[i], 0, bytes[i], 1);
+}
+ON_STREAM(cuMemcpyBatchAsync_v2, _ptsz, s,
+          (CUdeviceptr * d, CUdeviceptr *q, size_t *n, size_t count, CUmemcpyAttributes *a, size_t *ai, size_t na,
+           CUstream s),
+          (d, q, n, count, a, ai, na, s), (void)0, copy_batch(at, d, q, n, count))
+#undef cuMemcpyBatchAsync
+#undef cuMemcpy3DBatchAsync
+ON_STREAM(cuMemcpyBatchAsync, _ptsz, s,
+          (CUdeviceptr * d, CUdeviceptr *q, size_t *n, size_t count, CUmemcpyAttributes *a, size_t *ai, size_t na,
+           size_t *failed, CUstream s),
+          (d, q, n, count, a, ai, na, failed, s), (void)0, copy_batch(at, d, q, n, count))
+
+/* ---- what no graph can say: named, and others may have read and written anything ---- */
+#define UNTAKEN(symbol, what, P, A) ENTRY(symbol, P, A, inj_untaken("%s (%s)", what, #symbol))
+#define UNTAKEN_BOTH(symbol, suffix, what, P, A) UNTAKEN(symbol, what, P, A) UNTAKEN(symbol##suffix, what, P, A)
+UNTAKEN_BOTH(cuMemcpy3DBatchAsync_v2, _ptsz, "a batch of copies",
+             (size_t n, CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags, CUstream s), (n, op, flags, s))
+UNTAKEN_BOTH(cuMemcpy3DBatchAsync, _ptsz, "a batch of copies",
+             (size_t n, CUDA_MEMCPY3D_BATCH_OP *op, size_t *failed, unsigned long long flags, CUstream s),
+             (n, op, failed, flags, s))
+UNTAKEN_BOTH(cuMemcpy3DPeer, _ptds, "a copy between devices", (const CUDA_MEMCPY3D_PEER *p), (p))
+UNTAKEN_BOTH(cuMemcpy3DPeerAsync, _ptsz, "a copy between devices", (const CUDA_MEMCPY3D_PEER *p, CUstream s), (p, s))
+UNTAKEN_BOTH(cuMemcpyDtoA_v2, _ptds, "a copy of an array", (CUarray a, size_t at, CUdeviceptr q, size_t n),
+             (a, at, q, n))
+UNTAKEN_BOTH(cuMemcpyAtoD_v2, _ptds, "a copy of an array", (CUdeviceptr d, CUarray a, size_t at, size_t n),
+             (d, a, at, n))
+UNTAKEN_BOTH(cuStreamWriteValue32_v2, _ptsz, "a value written by a stream",
+             (CUstream s, CUdeviceptr p, cuuint32_t v, unsigned flags), (s, p, v, flags))
+UNTAKEN_BOTH(cuStreamWriteValue64_v2, _ptsz, "a value written by a stream",
+             (CUstream s, CUdeviceptr p, cuuint64_t v, unsigned flags), (s, p, v, flags))
+UNTAKEN_BOTH(cuStreamBatchMemOp_v2, _ptsz, "values that a stream writes or waits for",
+             (CUstream s, unsigned n, CUstreamBatchMemOpParams *p, unsigned flags), (s, n, p, flags))
+UNTAKEN(cuLaunch, "a launch of before CUDA 4", (CUfunction f), (f))
+UNTAKEN(cuLaunchGrid, "a launch of before CUDA 4", (CUfunction f, int x, int y), (f, x, y))
+UNTAKEN(cuLaunchGridAsync, "a launch of before CUDA 4", (CUfunction f, int x, int y, CUstream s), (f, x, y, s))
+UNTAKEN(cuIpcGetMemHandle, "memory of another process", (CUipcMemHandle * h, CUdeviceptr p), (h, p))
+UNTAKEN(cuIpcOpenMemHandle_v2, "memory of another process", (CUdeviceptr * p, CUipcMemHandle h, unsigned flags),
+        (p, h, flags))
+UNTAKEN(cuMemExportToShareableHandle, "memory of another process",
+        (void *h, CUmemGenericAllocationHandle m, CUmemAllocationHandleType type, unsigned long long flags),
+        (h, m, type, flags))
+UNTAKEN(cuExternalMemoryGetMappedBuffer, "memory of another process",
+        (CUdeviceptr * p, CUexternalMemory m, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *d), (p, m, d))
+UNTAKEN_BOTH(cuGraphicsMapResources, _ptsz, "memory of graphics", (unsigned n, CUgraphicsResource *r, CUstream s),
+             (n, r, s))
 
 /* ---- order ---- */
 ON_STREAM(cuEventRecord, _ptsz, s, (CUevent e, CUstream s), (e, s), (void)0, inj_order(at, e, CAP_RECORD))

@@ -63,7 +63,9 @@ uint64_t inj_copy(CUstream s, CUmemorytype to_type, uint64_t to, size_t to_pitch
 void inj_copied(uint64_t number, bool ended);
 uint64_t inj_copy_3d(CUstream s, const CUDA_MEMCPY3D *p);
 void inj_order(CUstream s, CUevent e, uint32_t what);
-void inj_host_memory(void); /* before work begins: what the host wrote into memory that kernels can read */
+void inj_host_memory(void);      /* before work begins: what the host wrote into memory that kernels can read */
+bool inj_pinned_unwatched(void); /* is there pinned memory that no kernel has been given? */
+void inj_pinned_given(const struct inj_launch *l); /* is it given now? Then inj_host_memory looks at it, too. */
 
 /* ---- nodes.c: with the lock ---- */
 void inj_graph_list(CUgraphExec exec, CUgraph g);

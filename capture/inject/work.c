@@ -20,6 +20,7 @@ static struct watched {
     size_t bytes;
     uint64_t hash;
     bool known; /* hash is of what was there when the program last waited */
+    bool given; /* to a kernel: of pinned memory, which the host has for copies as a rule */
 } * watched;
 static size_t nwatched;
 static bool busy; /* something was launched since the program last waited */
@@ -42,7 +43,7 @@ void inj_alloc(CUdeviceptr at, size_t bytes, uint32_t how)
     struct watched *p = realloc(watched, (nwatched + 1) * sizeof *p);
     if (p) {
         watched = p;
-        watched[nwatched++] = (struct watched){.at = at, .bytes = bytes};
+        watched[nwatched++] = (struct watched){.at = at, .bytes = bytes, .given = how == CAP_MANAGED};
     }
 }
 
@@ -70,8 +71,13 @@ void inj_host_memory(void)
 {
     for (size_t i = 0; !busy && i < nwatched; i++) {
         struct watched *w = &watched[i];
-        if (w->bytes > WATCHED_MAX)
+        if (!w->given || (w->bytes > WATCHED_MAX && w->known))
             continue;
+        if (w->bytes > WATCHED_MAX) {
+            w->known = true; /* told once */
+            inj_untaken("memory of more than %u MiB that the host can write by itself", WATCHED_MAX >> 20);
+            continue;
+        }
         uint64_t h = watched_hash(w);
         if (w->known && w->hash == h)
             continue;
@@ -80,6 +86,24 @@ void inj_host_memory(void)
         w->hash = h;
     }
     busy = true;
+}
+
+bool inj_pinned_unwatched(void)
+{
+    for (size_t i = 0; i < nwatched; i++)
+        if (!watched[i].given)
+            return true;
+    return false;
+}
+
+void inj_pinned_given(const struct inj_launch *l)
+{
+    for (uint32_t at = 0; at + 8 <= l->l.total; at += 8) {
+        uint64_t v;
+        memcpy(&v, l->block + at, 8);
+        for (size_t i = 0; i < nwatched; i++)
+            watched[i].given = watched[i].given || (v >= watched[i].at && v - watched[i].at < watched[i].bytes);
+    }
 }
 
 /* ---- launches ---- */

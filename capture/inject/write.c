@@ -16,6 +16,8 @@
 
 #include "capture/inject/inject.h"
 
+#define BECAME 16 /* programs that one process may be, one after another */
+
 static pthread_mutex_t lock;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static FILE *file;
@@ -35,9 +37,13 @@ static void start(void)
         return;
     data = what && !strcmp(what, "none") ? INJ_NONE : what && !strcmp(what, "all") ? INJ_ALL : INJ_INDICES;
     owner = getpid();
-    int n = snprintf(path, sizeof path, "%s/%ld.trace", dir, (long)owner), fd = -1;
-    if (n > 0 && (size_t)n < sizeof path)
-        fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int fd = -1;
+    for (int i = 0; fd < 0 && i < BECAME && (!i || errno == EEXIST); i++) {
+        int n = i ? snprintf(path, sizeof path, "%s/%ld-%d.trace", dir, (long)owner, i)
+                  : snprintf(path, sizeof path, "%s/%ld.trace", dir, (long)owner);
+        if (n > 0 && (size_t)n < sizeof path)
+            fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    }
     file = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (!file)
         fprintf(stderr, "dovetail capture: %s: %s\n", path, strerror(errno));
