@@ -38,9 +38,10 @@ struct cap_memory { /* from its allocation to its end */
 };
 
 struct cap_point {      /* an address that an operation names */
+    uint64_t off, span; /* span: bytes from there on that must be in its buffer */
     uint32_t param, at; /* of a kernel: which parameter, at which byte of it; of a copy: param 0 is `to`, 1 `from` */
     uint32_t mem;
-    uint64_t off;
+    uint32_t map; /* the parameter is this tensor map, CAP_NONE: an address */
 };
 
 struct cap_interval {
@@ -104,6 +105,7 @@ struct cap_trace {
     struct dt_vec(struct cap_image) image;
     struct dt_vec(struct cap_entry) entry;
     struct dt_vec(struct cap_event) event;
+    struct dt_vec(struct cap_map) map;
 };
 
 /* read.c */
@@ -123,8 +125,9 @@ struct cap_range {
 };
 int cap_step(const struct cap_trace *t, long which, struct cap_range *ret, struct dt_err *e);
 
-/* raw.c: buffers aN (of memory N), hN (what operation N gave), all inout; data where it is known. */
-json_t *cap_raw(struct cap_trace *t, uint32_t begin, uint32_t end, struct dt_err *e);
+/* raw.c: buffers aN (of memory N), hN (what operation N gave), all inout. content: with all that the host gave; else
+ * only with what may be indices, which is what an analysis can need. */
+json_t *cap_raw(struct cap_trace *t, uint32_t begin, uint32_t end, bool content, struct dt_err *e);
 /* A launch as the document has it; place(user, point) gives a buffer's name and offset. */
 struct cap_place {
     const char *buffer;

@@ -21,8 +21,6 @@
 #include "base/str.h"
 #include "capture/capture-priv.h"
 
-#define WHOLE_MAX (1 << 24)
-
 struct last { /* of a stream */
     uint64_t stream;
     uint32_t number, launch;      /* launch: the last on it, CAP_NONE */
@@ -45,19 +43,6 @@ struct writer {
 };
 
 /* ---- contents ---- */
-static bool whole_numbers(const uint8_t *p, uint64_t n, bool *zero)
-{
-    *zero = true;
-    for (uint64_t i = 0; i + 4 <= n; i += 4) {
-        int32_t v;
-        memcpy(&v, p + i, 4);
-        *zero = *zero && !v;
-        if (v < -WHOLE_MAX || v > WHOLE_MAX)
-            return false;
-    }
-    return n >= 4;
-}
-
 /* Do nine of ten elements that are not 0 have an exponent of ordinary numbers? */
 static bool exponents(const uint8_t *p, uint64_t n, unsigned bytes, unsigned shift, unsigned mask, unsigned lo,
                       unsigned hi)
@@ -86,7 +71,7 @@ static void content_json(struct writer *w, json_t *b, const char *name, const ui
 {
     bool zero = false;
     const char *type = p && known ? looks_like(p, n) : NULL;
-    bool whole = p && known && whole_numbers(p, n, &zero);
+    bool whole = p && known && cap_whole_numbers(p, n, &zero);
     bool take = p && known && (ours || w->about->data == CAP_DATA_ALL || (whole && w->about->data == CAP_DATA_INDICES));
     if (!take && !(known && zero))
         json_array_append_new(w->unknown, json_string(name));
@@ -209,10 +194,10 @@ static void extras(struct writer *w, uint32_t op, const bool *used)
         uint64_t n = x->hi - x->lo;
         if (!used[x->piece] || x->folded)
             continue;
-        if (x->final) {
+        if (x->final && p->written) /* of an input the host got what it gave */
             taken_add(w, x, p->name, x->lo - p->lo);
+        if (x->final)
             continue;
-        }
         bool give = o->kind == CAP_GIVE;
         const char *name =
             dt_arena_printf(&w->t->arena, "%s%u", give ? "host" : "taken", give ? w->nhost++ : w->ntaken++);

@@ -115,6 +115,7 @@ static bool module_lay_out(struct cap_trace *t, struct cap_op *o, const struct p
     uint64_t at = 0;
     if (!p || !pt)
         return false;
+    o->npoint = 0;
     for (uint32_t i = 0; i < f->nparam; i++) {
         uint64_t align = f->param[i]->align ? f->param[i]->align : 1;
         at = (at + align - 1) / align * align;
@@ -126,13 +127,54 @@ static bool module_lay_out(struct cap_trace *t, struct cap_op *o, const struct p
             memcpy(&v, o->block + at + k, 8);
             uint32_t mem = cap_memory_at(t, v, op);
             if (mem != CAP_NONE)
-                pt[o->npoint++] = (struct cap_point){i, k, mem, v - t->memory.p[mem].at};
+                pt[o->npoint++] = (struct cap_point){v - t->memory.p[mem].at, 1, i, k, mem, CAP_NONE};
         }
         at += f->param[i]->bytes;
     }
     o->param = p;
     o->point = pt;
     o->launch.nparam = f->nparam;
+    return true;
+}
+
+/* Bytes from its address to its end; 0: more than any memory has. */
+static uint64_t map_span(const struct cap_map *m)
+{
+    static const uint8_t bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
+    const uint64_t most = UINT64_C(1) << 38;
+    uint64_t span = 0;
+    if (m->type > 15 || m->dim[0] > most)
+        return 0;
+    /* from 13 on 16 elements are a unit of 8 or 16 bytes */
+    span = m->type < sizeof bytes ? m->dim[0] * bytes[m->type] : (m->dim[0] + 15) / 16 * (m->type == 13 ? 8 : 16);
+    for (uint32_t i = 1; i < m->rank; i++) {
+        if (!m->dim[i] || m->dim[i] > UINT64_C(1) << 32 || m->stride[i] > most || span > most ||
+            (m->stride[i] && m->dim[i] - 1 > most / m->stride[i]))
+            return 0;
+        span += (m->dim[i] - 1) * m->stride[i];
+    }
+    return span;
+}
+
+/* A parameter that is a tensor map: the addresses that its bits may look like are none, and it is one. */
+static bool map_taken(struct cap_trace *t, struct cap_op *o, uint32_t op, uint32_t param)
+{
+    size_t i = t->map.n;
+    while (i > 0 && memcmp(t->map.p[i - 1].map, o->block + o->param[param].at, 128) != 0)
+        i--;
+    const struct cap_map *m = i ? &t->map.p[i - 1] : NULL;
+    uint32_t mem = m ? cap_memory_at(t, m->at, op) : CAP_NONE, n = 0;
+    uint64_t span = m ? map_span(m) : 0;
+    struct cap_point *p = dt_new_array(&t->arena, struct cap_point, o->npoint + 1);
+    if (mem == CAP_NONE || !p || !span || span > t->memory.p[mem].bytes - (m->at - t->memory.p[mem].at))
+        return false;
+    for (uint32_t k = 0; k < o->npoint; k++)
+        if (o->point[k].param != param)
+            p[n++] = o->point[k];
+    p[n++] = (struct cap_point){m->at - t->memory.p[mem].at, span, param, 0, mem, (uint32_t)(i - 1)};
+    t->memory.p[mem].used = true;
+    o->point = p;
+    o->npoint = n;
     return true;
 }
 
@@ -162,8 +204,9 @@ static const char *launch_cut(struct cap_trace *t, uint32_t op)
         const struct ptx_var *v = x->f->param[k];
         if (v->bytes != o->param[k].bytes)
             return dt_arena_printf(&t->arena, "kernel %.200s: its module's PTX has other parameters", x->name);
-        if (v->is_array && v->bytes == 128 && v->align >= 64)
-            return dt_arena_printf(&t->arena, "kernel %.200s: parameter %u is a tensor map", x->name, k);
+        if (v->is_array && v->bytes == 128 && v->align >= 64 && !map_taken(t, o, op, k))
+            return dt_arena_printf(&t->arena, "kernel %.200s: parameter %u is no tensor map of cuTensorMapEncodeTiled",
+                                   x->name, k);
     }
     return NULL;
 }
@@ -214,6 +257,7 @@ struct cap_trace *cap_trace_free(struct cap_trace *t)
     free(t->image.p);
     free(t->entry.p);
     free(t->event.p);
+    free(t->map.p);
     free(t->file);
     dt_arena_done(&t->arena);
     free(t);

@@ -20,7 +20,8 @@
 #include "capture/capture-priv.h"
 
 #define MAX_VALUES (64u << 20)
-#define MOST_PIECES 2048u /* a document has 4,096 buffers at most, those of copies among them */
+#define MOST_CONTENT (192u << 20) /* as base64 it is all that a document may have */
+#define MOST_PIECES 2048u         /* a document has 4,096 buffers at most, those of copies among them */
 enum { READ = 1, WRITE = 2, MAY = 4, GIVEN = 8, TAKEN = 16 };
 
 struct value {
@@ -506,11 +507,11 @@ static void content(struct pieces *s, struct cap_pieces *ret)
         const uint8_t *from = m->content ? m->content : m->init;
         if (!p->needs)
             continue;
-        p->data = dt_calloc(1, p->hi - p->lo);
-        s->nomem = s->nomem || !p->data;
-        p->known = !p->initial || from || m->image != CAP_NONE;
+        p->known = (!p->initial || from || m->image != CAP_NONE) && p->hi - p->lo <= MOST_CONTENT;
         for (uint64_t k = s->value.p[p->root].lo; k < p->hi && m->valid && p->initial && p->known; k++)
             p->known = m->valid[k];
+        p->data = p->known ? dt_calloc(1, p->hi - p->lo) : NULL;
+        s->nomem = s->nomem || (p->known && !p->data);
         p->module = m->image != CAP_NONE && !m->content;
         if (p->data && from && p->initial)
             memcpy(p->data, from + p->lo, p->hi - p->lo);
@@ -522,7 +523,7 @@ static void content(struct pieces *s, struct cap_pieces *ret)
         if (!x->folded)
             continue;
         p->module = false;
-        if (o->data)
+        if (o->data && p->data)
             memcpy(p->data + (x->lo - p->lo), o->data + (x->lo - o->point[0].off), x->hi - x->lo);
         else
             p->known = false;
@@ -559,7 +560,8 @@ static int pieces_of(struct cap_trace *t, const struct cap_range *r, bool whole,
                     struct value *v = &s.value.p[root_of(&s, s.of[i - r->begin][k])];
                     uint64_t off = t->op.p[i].point[k].off;
                     v->lo = off < v->lo ? off : v->lo;
-                    v->hi = off + 1 > v->hi ? off + 1 : v->hi;
+                    uint64_t end = off + t->op.p[i].point[k].span;
+                    v->hi = end > v->hi ? end : v->hi;
                 }
         memcpy(s.last, s.now, s.nstrip * sizeof *s.now);
         after(&s);

@@ -12,6 +12,21 @@
 #include "capture/capture-priv.h"
 #include "ptx/ptx.h"
 
+#define WHOLE_MAX (1 << 24)
+
+bool cap_whole_numbers(const uint8_t *p, uint64_t n, bool *zero)
+{
+    *zero = true;
+    for (uint64_t i = 0; i + 4 <= n; i += 4) {
+        int32_t v;
+        memcpy(&v, p + i, 4);
+        *zero = *zero && !v;
+        if (v < -WHOLE_MAX || v > WHOLE_MAX)
+            return false;
+    }
+    return n >= 4;
+}
+
 const char *cap_image_name(struct cap_trace *t, uint32_t image)
 {
     return dt_arena_printf(&t->arena, "m%u", t->image.p[image].number);
@@ -83,6 +98,24 @@ static json_t *bytes_json(const struct cap_op *o, uint32_t op, uint32_t param, c
     return a;
 }
 
+static json_t *list_json(const uint64_t *wide, const uint32_t *p, uint32_t from, uint32_t to)
+{
+    json_t *a = json_array();
+    for (uint32_t i = from; i < to; i++)
+        json_array_append_new(a, json_integer((json_int_t)(wide ? wide[i] : p[i])));
+    return a;
+}
+
+static json_t *map_json(const struct cap_map *m, struct cap_place at)
+{
+    return json_pack("{s:{s:s, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:i}}", "tensor_map", "buffer",
+                     at.buffer, "offset", (json_int_t)at.offset, "tensorDataType", m->type, "tensorRank", m->rank,
+                     "globalDim", list_json(m->dim, NULL, 0, m->rank), "globalStrides",
+                     list_json(m->stride, NULL, 1, m->rank), "boxDim", list_json(NULL, m->box, 0, m->rank),
+                     "elementStrides", list_json(NULL, m->step, 0, m->rank), "interleave", m->interleave, "swizzle",
+                     m->swizzle, "l2Promotion", m->l2, "oobFill", m->fill);
+}
+
 static json_t *kernel_json(const struct cap_trace *t, uint32_t op, cap_place_fn *place, void *user)
 {
     const struct cap_op *o = &t->op.p[op];
@@ -96,7 +129,9 @@ static json_t *kernel_json(const struct cap_trace *t, uint32_t op, cap_place_fn 
         while (k < o->npoint && o->point[k].param != i)
             k++;
         bool plain = !v->is_array && v->vec <= 1 && (v->bytes == 1 || v->bytes == 2 || v->bytes == 4 || v->bytes == 8);
-        if (plain && v->bytes == 8 && k < o->npoint && v->type != PTX_F64) {
+        if (k < o->npoint && o->point[k].map != CAP_NONE)
+            json_array_append_new(args, map_json(&t->map.p[o->point[k].map], place(user, op, k)));
+        else if (plain && v->bytes == 8 && k < o->npoint && v->type != PTX_F64) {
             struct cap_place at = place(user, op, k);
             json_array_append_new(args, json_pack("{s:s, s:I}", "buffer", at.buffer, "offset", (json_int_t)at.offset));
         } else
@@ -156,8 +191,9 @@ static void raw_buffer(json_t *all, const char *name, uint64_t bytes, const uint
     json_object_set_new(all, name, b);
 }
 
-json_t *cap_raw(struct cap_trace *t, uint32_t begin, uint32_t end, struct dt_err *e)
+json_t *cap_raw(struct cap_trace *t, uint32_t begin, uint32_t end, bool content, struct dt_err *e)
 {
+    bool zero;
     json_t *modules = cap_modules_json(t, begin, end), *buffers = json_object(), *launches = json_array();
     for (uint32_t m = 0; m < t->memory.n; m++) {
         const struct cap_memory *x = &t->memory.p[m];
@@ -175,7 +211,8 @@ json_t *cap_raw(struct cap_trace *t, uint32_t begin, uint32_t end, struct dt_err
                 raw_buffer(buffers, name, x->bytes, x->content);
         }
         if (o->kind == CAP_GIVE)
-            raw_buffer(buffers, dt_arena_printf(&t->arena, "h%u", i), o->bytes, o->data);
+            raw_buffer(buffers, dt_arena_printf(&t->arena, "h%u", i), o->bytes,
+                       o->data && (content || cap_whole_numbers(o->data, o->bytes, &zero)) ? o->data : NULL);
         json_array_append_new(launches, cap_launch_json(t, i, raw_place, t));
     }
     json_t *doc = json_pack("{s:i, s:s, s:o, s:o, s:o}", "dovetail", 1, "name", "captured", "modules", modules,

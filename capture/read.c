@@ -87,7 +87,7 @@ static bool add_point(struct reader *r, struct cap_op *o, uint32_t param, uint32
         return false;
     if (o->npoint)
         memcpy(p, o->point, o->npoint * sizeof *p);
-    p[o->npoint++] = (struct cap_point){param, at, mem, address - r->t->memory.p[mem].at};
+    p[o->npoint++] = (struct cap_point){address - r->t->memory.p[mem].at, 1, param, at, mem, CAP_NONE};
     o->point = p;
     r->t->memory.p[mem].used = true;
     return true;
@@ -308,6 +308,12 @@ static int read_one(struct reader *r, uint32_t kind, const uint8_t *p, size_t n)
         memcpy(&x.order, p, n);
         return dt_push(&r->t->event, x) ? 0 : nomem(r);
     case CAP_UNTAKEN: return op_cut(r, read_text(r, p, n));
+    case CAP_MAP:
+        if (n != sizeof(struct cap_map))
+            return 1;
+        struct cap_map map;
+        memcpy(&map, p, n);
+        return map.rank < 1 || map.rank > 5 ? 1 : dt_push(&r->t->map, map) ? 0 : nomem(r);
     case CAP_END: r->t->ended = true; return 0;
     case CAP_IMAGE: return read_image(r, p, n);
     case CAP_FUNCTION: return read_function(r, p, n);
@@ -356,7 +362,7 @@ int cap_read(const char *path, struct cap_trace **ret, struct dt_err *e)
         struct cap_memory *found = t->memory.p;
         size_t n = t->memory.n;
         memset(&t->memory, 0, sizeof t->memory);
-        t->op.n = t->image.n = t->entry.n = t->event.n = r.live.n = 0;
+        t->op.n = t->image.n = t->entry.n = t->event.n = t->map.n = r.live.n = 0;
         t->ended = false;
         err = read_all(&r, p, len, found, n);
         free(found);

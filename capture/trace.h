@@ -32,6 +32,7 @@ enum cap_kind {
     CAP_ORDER,      /* cap_order */
     CAP_UNTAKEN,    /* a sentence: what was called that no graph can say */
     CAP_END,        /* the process ended by itself */
+    CAP_MAP,        /* cap_map */
     CAP_KINDS
 };
 
@@ -82,6 +83,11 @@ struct cap_copy { /* `height` rows of `width` bytes; of the host's side the byte
 };
 struct cap_seen {
     uint64_t number;
+};
+struct cap_map { /* what cuTensorMapEncodeTiled made of what; [i] is 0 from rank on */
+    uint8_t map[128];
+    uint64_t at, dim[5], stride[5]; /* stride: of dimensions 1 and up, as it is given */
+    uint32_t box[5], step[5], type, rank, interleave, swizzle, l2, fill;
 };
 enum { CAP_RECORD, CAP_WAIT, CAP_SYNC_STREAM, CAP_SYNC_EVENT, CAP_SYNC_ALL };
 struct cap_order {

@@ -109,7 +109,7 @@ static void capture_before(struct cli *c, struct cap_trace *t, uint32_t begin)
         cut = cut || t->op.p[i].kind == CAP_CUT;
         any = any || t->op.p[i].kind < CAP_TAKE;
     }
-    json_t *answer = cut || !any ? NULL : capture_ask(c, "run", cap_raw(t, 0, begin, &e), &o, &e);
+    json_t *answer = cut || !any ? NULL : capture_ask(c, "run", cap_raw(t, 0, begin, true, &e), &o, &e);
     if (answer && cap_contents(t, json_object_get(answer, "outputs"), &e) < 0)
         fprintf(stderr, "dovetail: %s\n", e.detail ? e.detail : "out of memory");
     if (!answer && any)
@@ -186,7 +186,7 @@ static json_t *capture_graph(struct cli *c, struct cap_trace *t, long step, enum
         return NULL;
     if (r.begin && data == CAP_DATA_ALL)
         capture_before(c, t, r.begin);
-    json_t *analysis = capture_ask(c, "analysis", cap_raw(t, r.begin, r.end, e), o, e);
+    json_t *analysis = capture_ask(c, "analysis", cap_raw(t, r.begin, r.end, false, e), o, e);
     if (!analysis && o->failed && step == CAP_WHOLE && strstr(o->text ? o->text : "", "\"too-large\""))
         fprintf(stderr, "dovetail: the run is more than a graph can have; --step auto takes its repeated step\n");
     if (!analysis)

@@ -358,6 +358,15 @@ ENTRY(cuGraphNodeSetEnabled, (CUgraphExec x, CUgraphNode n, unsigned on), (x, n,
       inj_graph_spoiled(x, "cuGraphNodeSetEnabled"))
 ENTRY(cuGraphExecDestroy, (CUgraphExec x), (x), inj_graph_drop(x))
 
+/* ---- tensor maps ---- */
+ENTRY(cuTensorMapEncodeTiled,
+      (CUtensorMap * m, CUtensorMapDataType type, cuuint32_t rank, void *p, const cuuint64_t *dim,
+       const cuuint64_t *stride, const cuuint32_t *box, const cuuint32_t *step, CUtensorMapInterleave interleave,
+       CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2, CUtensorMapFloatOOBfill fill),
+      (m, type, rank, p, dim, stride, box, step, interleave, swizzle, l2, fill), struct cap_map c = {0};
+      c.at = (uint64_t)(uintptr_t)p; c.type = type; c.rank = rank; c.interleave = interleave; c.swizzle = swizzle;
+      c.l2 = l2; c.fill = fill; inj_map(m, &c, dim, stride, box, step))
+
 /* ---- finding entries ---- */
 static void device(void)
 {

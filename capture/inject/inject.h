@@ -62,6 +62,8 @@ uint64_t inj_copy(CUstream s, CUmemorytype to_type, uint64_t to, size_t to_pitch
                   size_t from_pitch, size_t width, size_t height);
 void inj_copied(uint64_t number, bool ended);
 uint64_t inj_copy_3d(CUstream s, const CUDA_MEMCPY3D *p);
+void inj_map(const CUtensorMap *m, struct cap_map *c, const cuuint64_t *dim, const cuuint64_t *stride,
+             const cuuint32_t *box, const cuuint32_t *step);
 void inj_order(CUstream s, CUevent e, uint32_t what);
 void inj_host_memory(void);      /* before work begins: what the host wrote into memory that kernels can read */
 bool inj_pinned_unwatched(void); /* is there pinned memory that no kernel has been given? */

@@ -306,6 +306,19 @@ uint64_t inj_copy_3d(CUstream s, const CUDA_MEMCPY3D *p)
     return last;
 }
 
+void inj_map(const CUtensorMap *m, struct cap_map *c, const cuuint64_t *dim, const cuuint64_t *stride,
+             const cuuint32_t *box, const cuuint32_t *step)
+{
+    memcpy(c->map, m, sizeof c->map);
+    for (uint32_t i = 0; i < c->rank && i < 5; i++) {
+        c->dim[i] = dim[i];
+        c->stride[i] = i && stride ? stride[i - 1] : 0;
+        c->box[i] = box[i];
+        c->step[i] = step[i];
+    }
+    inj_record(CAP_MAP, c, sizeof *c, NULL, 0, NULL, 0);
+}
+
 /* ---- order ---- */
 void inj_order(CUstream s, CUevent e, uint32_t what)
 {

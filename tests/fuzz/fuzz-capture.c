@@ -28,8 +28,9 @@ static void graph_of(struct cap_trace *t, long step, enum cap_data data)
     struct cap_pieces p = {0};
     struct cap_about about = {"program", data};
     json_t *raw = NULL, *analysis = NULL, *doc = NULL;
-    if (!cap_step(t, step, &r, &e) && (raw = cap_raw(t, r.begin, r.end, &e)) && (analysis = analysis_of(raw)) &&
-        !cap_touches(t, r.begin, r.end, analysis, &e) && !cap_known(t, &r, &e) && !cap_pieces(t, &r, &p, &e))
+    if (!cap_step(t, step, &r, &e) && (raw = cap_raw(t, r.begin, r.end, data == CAP_DATA_ALL, &e)) &&
+        (analysis = analysis_of(raw)) && !cap_touches(t, r.begin, r.end, analysis, &e) && !cap_known(t, &r, &e) &&
+        !cap_pieces(t, &r, &p, &e))
         doc = cap_graph(t, &r, &p, &about, &e);
     if (doc && !json_object_size(json_object_get(doc, "modules")) &&
         json_is_string(json_object_get(json_array_get(json_object_get(doc, "launches"), 0), "module")))

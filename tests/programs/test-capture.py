@@ -232,18 +232,35 @@ int main(int argc, char **argv)
 
 
 class Driver(Base):
-    def test_driver(self):
-        """A program that is linked with the driver: rows, patterns, parameters as one block, a module out of a file."""
-        prog, ptx, out = (os.path.join(self.dir, n) for n in ("driver", "k.ptx", "out"))
-        for path, text in (prog + ".c", DRIVER), (ptx, PTX):
+    """Programs that are linked with the driver."""
+
+    def take(self, source, ptx):
+        """(the graph, what was said, what the program got)"""
+        prog, module, out = (os.path.join(self.dir, n) for n in ("driver", "k.ptx", "out"))
+        for path, text in (prog + ".c", source), (module, ptx):
             with open(path, "w", encoding="utf-8") as f:
                 f.write(text)
         r = self.call(["cc", prog + ".c", "-o", prog, "-isystem", os.path.join(CUDA, "include"), "-L" + SOFT,
                        "-l:libcuda.so.1"])
         self.assertEqual(r.returncode, 0, r.stderr)
-        g, said = self.capture("--data", "all", "--", prog, ptx, out)
+        g, said = self.capture("--data", "all", "--", prog, module, out)
         with open(out, "rb") as f:
-            self.assertEqual(f.read(), words(*[0x01020103] * 4, *range(100, 108), *[0x01020304] * 4))
+            return g, said, f.read()
+
+    def test_tensor_maps(self):
+        g, said, got = self.take(MAPS, TILES)
+        rows = [[32 * (y + 8) + x + 4 + 8 if x + 4 < 30 and y + 8 < 20 else 0 for x in range(16)] for y in range(16)]
+        self.assertEqual(got, words(*sum(rows, [])))
+        self.assertEqual((said["checked"]["of"], said["checked"]["same"]), (1, 1))
+        maps = [a["tensor_map"] for a in g["launches"][0]["args"]]
+        self.assertEqual([(m["buffer"], m["offset"], m["globalDim"], m["globalStrides"]) for m in maps],
+                         [("b0", 32, [30, 20], [128]), ("b1", 0, [16, 16], [64])])
+        self.assertEqual(self.roles(g), ["input", "output"])
+
+    def test_driver(self):
+        """Rows, patterns, parameters as one block, a module out of a file."""
+        g, said, got = self.take(DRIVER, PTX)
+        self.assertEqual(got, words(*[0x01020103] * 4, *range(100, 108), *[0x01020304] * 4))
         # the row that the kernel wrote; the others came from the host and went back
         self.assertEqual((said["checked"]["of"], said["checked"]["same"]), (1, 1))
         self.assertEqual((len(g["launches"]), self.roles(g)), (1, ["input", "output"]))
@@ -261,6 +278,45 @@ PTX = textwrap.dedent("""\
     ld.global.u32 %r2, [%rd4]; add.u32 %r2, %r2, 1; st.global.u32 [%rd5], %r2; ret;
     }
     """)
+# A box of a matrix, clipped at its end, from one place to another by two tensor maps.
+TILES = textwrap.dedent("""\
+    .version 8.3
+    .target sm_90
+    .address_size 64
+    .visible .entry k(.param .align 64 .b8 from[128], .param .align 64 .b8 to[128]) {
+    .reg .b64 %m, %n; .reg .pred %p; .shared .align 128 .b8 box[1024]; .shared .align 8 .b64 bar;
+    mov.b64 %m, from; cvta.param.u64 %m, %m; mov.b64 %n, to; cvta.param.u64 %n, %n;
+    mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.expect_tx.shared.b64 _, [bar], 1024;
+    cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [box], [%m, {4, 8}], [bar];
+    WAIT: mbarrier.try_wait.parity.shared.b64 %p, [bar], 0; @!%p bra WAIT;
+    cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%n, {0, 0}], [box];
+    cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; ret;
+    }
+    """)
+MAPS = r"""
+#include <cuda.h>
+#include <stdio.h>
+static unsigned v[1024], got[256];
+int main(int argc, char **argv)
+{
+    CUdevice d; CUcontext c; CUmodule m; CUfunction f; CUdeviceptr p;
+    CUtensorMap from, to;
+    cuuint64_t fd[] = {30, 20}, fs[] = {128}, td[] = {16, 16}, ts[] = {64};
+    cuuint32_t box[] = {16, 16}, one[] = {1, 1};
+    for (int i = 0; i < 1024; i++)
+        v[i] = i;
+    if (cuInit(0) || cuDeviceGet(&d, 0) || cuDevicePrimaryCtxRetain(&c, d) || cuCtxSetCurrent(c) ||
+        cuModuleLoad(&m, argv[1]) || cuModuleGetFunction(&f, m, "k") || cuMemAlloc(&p, 1 << 16) ||
+        cuMemcpyHtoD(p, v, 4096) ||
+        cuTensorMapEncodeTiled(&from, 3, 2, (void *)(p + 32), fd, fs, box, one, 0, 0, 0, 0) ||
+        cuTensorMapEncodeTiled(&to, 3, 2, (void *)(p + 8192), td, ts, box, one, 0, 0, 0, 0))
+        return 1;
+    void *a[] = {&from, &to};
+    if (cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, a, NULL) || cuMemcpyDtoH(got, p + 8192, sizeof got))
+        return 2;
+    FILE *o = fopen(argv[2], "wb");
+    return !o || fwrite(got, 4, 256, o) != 256 || fclose(o);
+}"""
 DEVICE, IMAGE, FUNCTION, VARIABLE, ALLOC, FREE, LAUNCH, SET, COPY, SEEN, ORDER, UNTAKEN, END = range(1, 14)
 
 
@@ -310,6 +366,52 @@ class Trace:
 
 def words(*values):
     return struct.pack(f"<{len(values)}I", *values)
+
+
+class ByChance:
+    """Launches of `k` (16 words of one place plus 1, to another), memsets and copies in 512 bytes."""
+    SIZE, BASE = 512, 0x100000
+
+    def __init__(self, seed, steps):
+        self.rng, self.trace = random.Random(seed), Trace()
+        self.memory = bytearray(self.rng.randbytes(self.SIZE))
+        self.trace.image(0, 0, PTX.encode())
+        self.trace.function(0, 0)
+        self.trace.alloc(self.BASE, self.SIZE)
+        self.trace.give(self.BASE, bytes(self.memory))
+        for _ in range(self.rng.randint(2, 12)):
+            self.do(*self.choose())
+        step = [self.choose() for _ in range(self.rng.randint(3, 9))] + [("k", 0, 64, 64), ("take", 64, 0, 64)]
+        for do in 4 * step if steps else []:
+            self.do(*do)
+        for do in [("k", 0, 128, 64), ("take", 128, 0, 64)]:
+            self.do(*do)
+
+    def choose(self):
+        what = self.rng.choice(["give", "take", "set", "copy", "k", "k", "k"])
+        n = 64 if what == "k" else self.rng.choice([4, 16, 64, 100, 128])
+        a, b = (4 * self.rng.randrange((self.SIZE - n) // 4) for _ in range(2))
+        if what in ("k", "copy") and abs(a - b) < n: # no two places of one operation overlap in part
+            what, b, n = "k", min(a, self.SIZE - 64), 64
+            a = b
+        return what, a, b, n
+
+    def do(self, what, a, b, n):
+        m, at = self.memory, self.BASE
+        if what == "give":
+            m[a:a + n] = self.rng.randbytes(n)
+            self.trace.give(at + a, bytes(m[a:a + n]))
+        elif what == "take":
+            self.trace.take(at + a, bytes(m[a:a + n]))
+        elif what == "set":
+            m[a:a + n] = bytes([b & 255]) * n
+            self.trace.records.append(record(SET, struct.pack("<5QII", 0, at + a, n, n, 1, b & 255, 1)))
+        elif what == "copy":
+            m[b:b + n] = m[a:a + n]
+            self.trace.copy(at + b, at + a, bytes(n), 0)
+        else:
+            m[b:b + 64] = words(*((v + 1) & 0xffffffff for v in struct.unpack_from("<16I", m, a)))
+            self.trace.launch(0, at + a, at + b)
 
 
 class Traces(Base):
@@ -390,6 +492,18 @@ class Traces(Base):
         t.launch(0, 0x10000, 0x20000) # half of what it reads is older
         g, _ = self.of(t.end(), "--data", "all")
         self.assertEqual(self.roles(g)[:2], ["inout", "output"])
+
+    def test_random(self):
+        """Programs by chance on one allocation, whose bytes are followed here: what the host took is what the graph's
+        run gives, of the whole run and of a pass of a repeated step."""
+        taken = 0
+        for seed in range(8):
+            args = ["--step", str(1 + seed % 3)] if seed % 2 else []
+            _, said = self.of(ByChance(seed, bool(args)).trace.end(), "--data", "all", *args)
+            self.assertEqual(said["checked"]["same"], said["checked"]["of"], f"seed {seed}")
+            self.assertEqual(said["unknown"], [], f"seed {seed}")
+            taken += said["checked"]["of"]
+        self.assertGreater(taken, 8)
 
     def test_nonsense(self):
         good, rng = self.plain().end(), random.Random(7)
