@@ -1,45 +1,9 @@
-/* The entries of the driver that programs call: each calls the driver's own, and then records what was asked for.
- *
- * The library is preloaded. Who links libcuda.so.1 finds these entries first; who opens it (every CUDA runtime does)
- * finds them through dlsym, which is ours too, and through cuGetProcAddress. Nothing else is changed: a name that is
- * not in hooks.def, and every name where nothing is captured, is the driver's own.
+/* The entries of the driver that programs call: each calls the driver's own, and then records what was asked for. How
+ * programs come to call these is find.c's.
  *
  * A call that fails is not recorded, nor one on a stream that is being captured: its work comes with the graph.
- * InitializeInjection is for a driver that finds the library by CUDA_INJECTION64_PATH. The runtime's tables are filled
- * by then, so that alone it sees nothing, and says so; with the preload it has nothing left to do.
  */
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "capture/inject/inject.h"
-
-typedef void *dlsym_t(void *, const char *);
-
-#pragma GCC visibility push(default)
-void *dlsym(void *restrict handle, const char *restrict name);
-int InitializeInjection(void);
-#pragma GCC visibility pop
-
-static dlsym_t *real_dlsym(void)
-{
-    static dlsym_t *p;
-    static const char *const version[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
-    for (size_t i = 0; !p && i < sizeof version / sizeof *version; i++)
-        *(void **)&p = dlvsym(RTLD_NEXT, "dlsym", version[i]);
-    return p;
-}
-
-void *inj_symbol(const char *symbol)
-{
-    void *lib = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    dlsym_t *f = real_dlsym();
-    void *p = lib && f ? f(lib, symbol) : NULL;
-    if (lib)
-        dlclose(lib);
-    return p;
-}
 
 static CUstream stream_of(CUstream s, bool own) { return !s && own ? CU_STREAM_PER_THREAD : s; }
 
@@ -367,7 +331,7 @@ ENTRY(cuTensorMapEncodeTiled,
       c.at = (uint64_t)(uintptr_t)p; c.type = type; c.rank = rank; c.interleave = interleave; c.swizzle = swizzle;
       c.l2 = l2; c.fill = fill; inj_map(m, &c, dim, stride, box, step))
 
-/* ---- finding entries ---- */
+/* ---- the beginning ---- */
 static void device(void)
 {
     static bool told;
@@ -385,70 +349,3 @@ static void device(void)
     inj_record(CAP_DEVICE, &c, sizeof c, NULL, 0, NULL, 0);
 }
 ENTRY(cuInit, (unsigned flags), (flags), device())
-
-CUresult cuGetProcAddress_v2(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
-#undef cuGetProcAddress
-CUresult cuGetProcAddress(const char *, void **, int, cuuint64_t);
-
-#define BOTH(symbol, suffix) HOOK(symbol) HOOK(symbol##suffix)
-static struct hook {
-    const char *symbol;
-    void *hook, *real;
-} hooks[] = {
-#define HOOK(symbol) {#symbol, (void *)symbol, NULL},
-#include "capture/inject/hooks.def"
-};
-#define NHOOKS (sizeof hooks / sizeof *hooks)
-
-/* Ours in place of the driver's: by its symbol, or by its address. */
-static void *hooked(const char *symbol, void *real)
-{
-    for (size_t i = 0; real && i < NHOOKS && inj_on(); i++) {
-        if (!hooks[i].real && !symbol)
-            hooks[i].real = inj_symbol(hooks[i].symbol);
-        if (symbol ? !strcmp(symbol, hooks[i].symbol) : hooks[i].real == real)
-            return hooks[i].hook;
-    }
-    return real;
-}
-
-CUresult cuGetProcAddress_v2(const char *name, void **ret, int version, cuuint64_t flags,
-                             CUdriverProcAddressQueryResult *status)
-{
-    FIND(cuGetProcAddress_v2);
-    CUresult r = ((CUresult(*)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *))real_)(
-        name, ret, version, flags, status);
-    if (r == CUDA_SUCCESS && ret)
-        *ret = hooked(NULL, *ret);
-    return r;
-}
-
-CUresult cuGetProcAddress(const char *name, void **ret, int version, cuuint64_t flags)
-{
-    FIND(cuGetProcAddress);
-    CUresult r = ((CUresult(*)(const char *, void **, int, cuuint64_t))real_)(name, ret, version, flags);
-    if (r == CUDA_SUCCESS && ret)
-        *ret = hooked(NULL, *ret);
-    return r;
-}
-
-/* The last call is a jump: RTLD_NEXT and RTLD_DEFAULT are about who called. */
-__attribute__((optimize("O2"), noinline)) void *dlsym(void *restrict handle, const char *restrict name)
-{
-    dlsym_t *f = real_dlsym();
-    if (name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z')
-        return hooked(name, f(handle, name));
-    return f(handle, name);
-}
-
-int InitializeInjection(void)
-{
-    Dl_info of;
-    dlsym_t *f = dlsym;
-    void *first = real_dlsym()(RTLD_DEFAULT, "dlsym");
-    if (first != *(void **)&f && dladdr(first, &of))
-        fprintf(stderr,
-                "dovetail capture: the library was loaded by CUDA_INJECTION64_PATH alone, too late to see calls; "
-                "LD_PRELOAD must name it too, as `dovetail capture` does\n");
-    return 1;
-}

@@ -15,7 +15,7 @@
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 
-/* ---- hook.c ---- */
+/* ---- find.c ---- */
 void *inj_symbol(const char *symbol); /* the driver's own entry; NULL: it has none */
 /* The driver's own entry, called with what follows; found once. CUDA_ERROR_NOT_FOUND where it has none. */
 #define REAL(name, ...)                                                                                                \

@@ -231,6 +231,38 @@ int main(int argc, char **argv)
 }"""
 
 
+LOOKED_UP = r"""
+#include <cuda.h>
+#include <dlfcn.h>
+#include <stdio.h>
+static CUresult (*get)(const char *, void **, int, cuuint64_t, void *);
+static void *look(const char *name, int version, int flags)
+{
+    void *p = NULL;
+    return get(name, &p, version, flags, NULL) ? NULL : p;
+}
+#define DO(name, version, ...) ((CUresult(*)())look(#name, version, 0))(__VA_ARGS__)
+int main(int argc, char **argv)
+{
+    CUdevice d; CUcontext c; CUmodule m; CUfunction f; CUdeviceptr p, q; unsigned v[16] = {5}, w[16];
+    void *a[] = {&p, &q}, *lib = dlopen("libcuda.so.1", RTLD_NOW);
+    CUgraph g; CUgraphExec x; CUstream s;
+    get = (CUresult(*)(const char *, void **, int, cuuint64_t, void *))dlsym(lib, "cuGetProcAddress_v2");
+    if (DO(cuInit, 2000, 0) || DO(cuDeviceGet, 2000, &d, 0) || DO(cuDevicePrimaryCtxRetain, 7000, &c, d) ||
+        DO(cuCtxSetCurrent, 4000, c) || DO(cuModuleLoad, 2000, &m, argv[1]) ||
+        DO(cuModuleGetFunction, 2000, &f, m, "k") || DO(cuMemAlloc, 3020, &p, (size_t)64) ||
+        DO(cuMemAlloc_v2, 3020, &q, (size_t)64) || DO(cuMemcpyHtoD, 3020, p, v, (size_t)64) ||
+        DO(cuStreamCreate, 2000, &s, 0) || DO(cuStreamBeginCapture, 10010, s, 0) ||
+        ((CUresult(*)())look("cuLaunchKernel", 7000, 2))(f, 1, 1, 1, 16, 1, 1, 0, s, a, NULL) ||
+        DO(cuStreamEndCapture, 10000, s, &g) || DO(cuGraphInstantiate, 12000, &x, g, 0ull) ||
+        DO(cuGraphLaunch, 10000, x, s) || DO(cuStreamSynchronize, 2000, s) ||
+        DO(cuMemcpyDtoH, 3020, w, q, (size_t)64))
+        return 1;
+    FILE *o = fopen(argv[2], "wb");
+    return !o || fwrite(w, 4, 16, o) != 16 || fclose(o);
+}"""
+
+
 class Driver(Base):
     """Programs that are linked with the driver."""
 
@@ -246,6 +278,12 @@ class Driver(Base):
         g, said = self.capture("--data", "all", "--", prog, module, out)
         with open(out, "rb") as f:
             return g, said, f.read()
+
+    def test_looked_up(self):
+        """Every entry by cuGetProcAddress, in the shape of some version, as runtimes do."""
+        g, said, got = self.take(LOOKED_UP, PTX)
+        self.assertEqual(got, words(6, *[1] * 15))
+        self.assertEqual((len(g["launches"]), said["checked"]["of"], said["checked"]["same"]), (1, 1, 1))
 
     def test_tensor_maps(self):
         g, said, got = self.take(MAPS, TILES)
@@ -484,6 +522,19 @@ class Traces(Base):
         self.assertEqual(g["captured"]["unknown"], ["b0"], "the closed kernel may have written it")
         _, said = self.of(self.plain(flags=1).end(), status=3)
         self.assertIn("cooperative", said["detail"])
+
+    def test_table(self):
+        """An address that lies in memory leads to no buffer: that is an error, and not a graph of something else."""
+        follows = PTX.replace("ld.global.u32 %r2, [%rd4];", "ld.global.u64 %rd4, [%rd1]; ld.global.u32 %r2, [%rd4];")
+        t = Trace()
+        t.image(0, 0, follows.encode())
+        t.function(0, 0)
+        for at in 0x10000, 0x20000, 0x30000:
+            t.alloc(at, 64)
+        t.give(0x10000, struct.pack("<Q", 0x30000) + bytes(56))
+        t.launch(0, 0x10000, 0x20000)
+        t.take(0x20000, bytes(64))
+        self.assertEqual(self.of(t.end(), "--data", "all", status=3)[1]["code"], "out-of-bounds")
 
     def test_read_before(self):
         """Only what is surely overwritten before it is read is an intermediate."""
