@@ -267,6 +267,11 @@ static int capture_options(struct cli *c, long *step, enum cap_data *data, struc
         return dt_err_set(e, DT_E_USAGE, "--data takes none, indices or all");
     if (c->data)
         *data = (enum cap_data)k;
+    /* known before the program has run, maybe for long */
+    const char *slash = strrchr(c->output, '/');
+    dt_free_ char *dir = slash ? strndup(c->output, (size_t)(slash - c->output) + 1) : strdup(".");
+    if (dir && access(dir, W_OK) < 0)
+        return dt_err_set(e, DT_E_IO, "%s: %s", dir, strerror(errno));
     *step = !c->step ? CAP_WHOLE : !strcmp(c->step, "auto") ? CAP_AUTO : strtol(c->step, NULL, 10);
     if (c->step && *step != CAP_AUTO && (c->step[strspn(c->step, "0123456789")] || strlen(c->step) > 9 || *step < 1))
         return dt_err_set(e, DT_E_USAGE, "--step takes auto, or a number from 1 on");
@@ -304,7 +309,10 @@ int cmd_capture(struct cli *c)
         r = capture_write(c, doc, &e);
     if (!doc || r < 0) {
         json_decref(doc);
-        return o.failed ? finish(c, &o, capture_human) : fail(c, &e);
+        if (!o.failed)
+            return fail(c, &e);
+        dt_err_done(&e);
+        return finish(c, &o, capture_human);
     }
     if (status)
         fprintf(stderr, "dovetail: the program ended with status %d\n", status);

@@ -180,6 +180,9 @@ class Captured(Base):
         self.assertEqual(self.call([DOVETAIL, "capture", "--", "true"]).returncode, 2)
         self.assertEqual(self.capture("--", "true", status=3)[1]["code"], "not-found")
         self.capture("--", "/does/not/exist", status=4)
+        mark = os.path.join(self.dir, "ran")
+        r = self.call([DOVETAIL, "capture", "--local", "-o", "/does/not/exist/g.json", "--", "touch", mark])
+        self.assertEqual((r.returncode, os.path.exists(mark)), (4, False), "it is known before the program runs")
 
     def test_page(self):
         """The commands of docs/CAPTURE.md, in its order; figures are not compared."""
