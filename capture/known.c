@@ -42,10 +42,14 @@ static void known_kernel(struct cap_trace *t, const struct cap_range *r, const s
         const struct cap_op *s = &t->op.p[i];
         if (!cap_same_launch(s, o))
             continue;
-        for (uint32_t k = 0; k < s->ntouch; k++) {
-            known_written(t, &s->touch[k].write, s->touch[k].mem);
-            known_written(t, &s->touch[k].may, s->touch[k].mem);
-        }
+        for (uint32_t k = 0; k < s->ntouch; k++)
+            if (cap_names_memory(t, o, s->touch[k].mem)) {
+                known_written(t, &s->touch[k].write, s->touch[k].mem);
+                known_written(t, &s->touch[k].may, s->touch[k].mem);
+            }
+        for (uint32_t k = 0; k < o->npoint; k++) /* another's address then */
+            if (!cap_names_memory(t, s, o->point[k].mem) && t->memory.p[o->point[k].mem].valid)
+                memset(t->memory.p[o->point[k].mem].valid, 0, t->memory.p[o->point[k].mem].bytes);
         return;
     }
     for (uint32_t k = 0; k < o->npoint; k++)

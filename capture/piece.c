@@ -354,7 +354,11 @@ static void after(struct pieces *s)
     for (uint32_t i = s->r->end; i < t->op.n && ended; i++) {
         const struct cap_op *o = &t->op.p[i], *same = o->kind == CAP_KERNEL ? piece_alike(s, i) : NULL;
         for (uint32_t k = 0; same && k < same->ntouch; k++)
-            after_touch(s, &same->touch[k]);
+            if (cap_names_memory(t, o, same->touch[k].mem))
+                after_touch(s, &same->touch[k]);
+        for (uint32_t k = 0; same && k < o->npoint; k++) /* another's address then */
+            if (!cap_names_memory(t, same, o->point[k].mem))
+                after_read(s, o->point[k].mem, 0, t->memory.p[o->point[k].mem].bytes);
         for (uint32_t k = 0; !same && k < o->npoint; k++) {
             uint32_t mem = o->point[k].mem;
             bool reads = o->kind == CAP_TAKE || (o->kind == CAP_DEVICE_COPY && k == 1);

@@ -23,9 +23,15 @@ bool cap_same_launch(const struct cap_op *a, const struct cap_op *b)
     return a->kind == CAP_KERNEL && b->kind == CAP_KERNEL && a->launch.function == b->launch.function &&
            !memcmp(a->launch.grid, b->launch.grid, sizeof a->launch.grid) &&
            !memcmp(a->launch.block, b->launch.block, sizeof a->launch.block) && a->launch.total == b->launch.total &&
-           a->launch.shared == b->launch.shared && a->npoint == b->npoint &&
-           !memcmp(a->block, b->block, a->launch.total) &&
-           (!a->npoint || !memcmp(a->point, b->point, a->npoint * sizeof *a->point));
+           a->launch.shared == b->launch.shared && !memcmp(a->block, b->block, a->launch.total);
+}
+
+bool cap_names_memory(const struct cap_trace *t, const struct cap_op *o, uint32_t mem)
+{
+    bool yes = t->memory.p[mem].image != CAP_NONE;
+    for (uint32_t k = 0; k < o->npoint; k++)
+        yes = yes || o->point[k].mem == mem;
+    return yes;
 }
 
 static uint64_t likeness(const struct cap_trace *t, const struct cap_op *o)

@@ -547,6 +547,25 @@ class Traces(Base):
         g, _ = self.of(t.end(), "--data", "all")
         self.assertEqual(self.roles(g)[:2], ["inout", "output"])
 
+    def test_pool(self):
+        """Scratch memory of each pass, at an address that others had: the passes are alike, what the host gave once is
+        known, and scratch is nobody else's."""
+        t = Trace()
+        t.image(0, 0, PTX.encode())
+        t.function(0, 0)
+        for at in 0x10000, 0x20000:
+            t.alloc(at, 64)
+        t.give(0x10000, words(*range(16)))
+        for _ in range(4):
+            t.alloc(0x30000, 64)
+            t.launch(0, 0x10000, 0x30000)
+            t.launch(0, 0x30000, 0x20000)
+            t.records.append(record(FREE, struct.pack("<Q", 0x30000)))
+            t.take(0x20000, words(*range(2, 18)))
+        g, said = self.of(t.end(), "--step", "3")
+        self.assertEqual((self.roles(g), said["unknown"]), (["input", "intermediate", "output"], []))
+        self.assertEqual(base64.b64decode(g["buffers"]["b0"]["data"]), words(*range(16)))
+
     def test_random(self):
         """Programs by chance on one allocation, whose bytes are followed here: what the host took is what the graph's
         run gives, of the whole run and of a pass of a repeated step."""
