@@ -18,6 +18,7 @@ has a share of the time and leaves what it does not use to the later ones:
   model    modelled against measured times of kernels and passes, with the stock figures and the fitted ones
   cases    every case of tests/ptx against the software device
   onoff    plans without prefetch, without programmatic launch; and graphs made for it, by blocks per SM (sweep.py)
+  capture  a program on this driver, captured: the graph's run has the bytes that the program got
   torch    the same mathematics by PyTorch, where it is installed
 """
 import argparse
@@ -39,7 +40,7 @@ import sweep
 
 ROOT = results.ROOT
 SHARE = {"smoke": 0.08, "costs": 0.06, "graphs": 0.34, "maps": 0.10, "model": 0.08, "cases": 0.16, "onoff": 0.10,
-         "torch": 0.08}
+         "capture": 0.02, "torch": 0.06}
 SHORT = ["pointwise", "mlp", "rows"]
 
 
@@ -403,6 +404,27 @@ class Run:
                 self.write()
         if s.get("wrong"):
             s["state"], s["why"] = "failed", ", ".join(w["graph"] for w in s["wrong"])
+
+    def capture(self, s):
+        prog, lib = os.path.join(self.tmp, "captured"), os.path.join(self.o.build, "softgpu/libcuda.so.1")
+        with open(os.path.join(self.o.build, "meson-info/intro-buildoptions.json"), encoding="utf-8") as f:
+            cuda = next(x["value"] for x in json.load(f) if x["name"] == "cuda")
+        # linked with the software device's for the names: which driver it finds is told by where it is run
+        subprocess.run(["cc", "-O1", os.path.join(ROOT, "bench/captured.c"), "-isystem", cuda + "/include", lib, "-o",
+                        prog], check=True, capture_output=True, stdin=subprocess.DEVNULL)
+        s["rows"] = []
+        for name, step in ("whole", []), ("step", ["--step", "2"]):
+            doc, why = self.call(os.path.join(self.o.build, "client/dovetail"), "capture", "--local", "--json",
+                                 "--device", self.o.device, "--data", "all", *step, "-o",
+                                 os.path.join(self.tmp, "captured.json"), "--", prog,
+                                 os.path.join(self.tmp, "captured.bin"))
+            row = {"name": name, **({"why": why} if doc is None else {
+                **{k: doc[k] for k in ("launches", "buffers", "unknown", "cut")},
+                **{k: doc.get("checked", {}).get(k) for k in ("of", "same")}})}
+            print(f"   {row}")
+            s["rows"].append(row)
+        if any(not r.get("of") or r["of"] != r["same"] or r["cut"] for r in s["rows"]):
+            s["state"], s["why"] = "failed", "the graph's run has other bytes than the program, or there is no graph"
 
     def torch(self, s):
         if self.kind != "cuda":

@@ -19,7 +19,7 @@ struct cli {
     bool json, local, maps, all_edges, whole, stale, report, calibrate, all, flags;
     bool device_given; /* on the command line, not by the environment */
     const char *socket, *device, *cache, *timeout, *output, *allow, *deny, *budget, *seed, *check, *schedule, *dump,
-        *limit, *max_age, *max_bytes, *memory;
+        *limit, *max_age, *max_bytes, *memory, *step, *data;
     const char *newer_than, *used_within, *min_hits, *sign, *signers, *require_signer;
     const char *signature[CLI_SIGNATURES]; /* --signature, each time that it was given */
     int nsignature;
@@ -111,9 +111,15 @@ char *cut(const char *s, unsigned most); /* to so many characters, "…" in the 
 void rewrites_print(const struct cli *c, const json_t *list, bool modeled);
 void print_recipes(const json_t *list); /* cmd-cache.c: imported plans, a line each */
 
+/* cmd-soft.c: in this process, what makes the programs that it starts use the software device. */
+int soft_environment(struct cli *c, struct dt_err *e);
+/* capture-run.c: the program of c->arg runs to its end and leaves its traces in `dir`. Its exit status, 128 + its
+ * signal, or an error. */
+int capture_run(struct cli *c, const char *dir, struct dt_err *e);
+
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 typedef int verb_fn(struct cli *c);
 verb_fn cmd_analyze, cmd_optimize, cmd_run, cmd_explain, cmd_cache, cmd_devices, cmd_status, cmd_version, cmd_report,
-    cmd_reprofile, cmd_trace, cmd_soft, cmd_new, cmd_diff, cmd_doctor, cmd_completion, cmd_help;
+    cmd_reprofile, cmd_trace, cmd_soft, cmd_capture, cmd_new, cmd_diff, cmd_doctor, cmd_completion, cmd_help;
 
 #endif

@@ -20,8 +20,10 @@ static enum what completion_value(const struct cli_opt *o, const char **ret_word
         const char *value;
         enum what what;
         const char *words;
-    } row[] = {{"PATH", FILES, NULL},     {"FILE", FILES, NULL},    {"KEYFILE", FILES, NULL},
-               {"DIR", FOLDERS, NULL},    {"SPEC", WORDS, DEVICES}, {"MODE,…", WORDS, "race uninit barrier all"},
+    } row[] = {{"PATH", FILES, NULL},     {"FILE", FILES, NULL},
+               {"KEYFILE", FILES, NULL},  {"DIR", FOLDERS, NULL},
+               {"SPEC", WORDS, DEVICES},  {"MODE,…", WORDS, "race uninit barrier all"},
+               {"N|auto", WORDS, "auto"}, {"WHAT", WORDS, "none indices all"},
                {"SECONDS", NOTHING, NULL}};
     *ret_words = NULL;
     if (o->bit == O_ALLOW) {
@@ -55,7 +57,7 @@ static void quoted(const char *s, const char *escape)
 
 /* ---- bash -------------------------------------------------------------------------------------------------------- */
 
-static void bash_options(int bits)
+static void bash_options(int64_t bits)
 {
     for (const struct cli_opt *o = cli_opts; o->name; o++)
         if (bits & o->bit)
@@ -137,7 +139,7 @@ static void bash(void)
 
 /* ---- zsh --------------------------------------------------------------------------------------------------------- */
 
-static void zsh_options(int bits)
+static void zsh_options(int64_t bits)
 {
     const char *words;
     for (const struct cli_opt *o = cli_opts; o->name; o++) {

@@ -61,35 +61,46 @@ static int soft_flags(struct cli *c, const char *dir)
     return 0;
 }
 
-int cmd_soft(struct cli *c)
+/* In this process: what makes the programs that it starts, or becomes, use the software device. */
+int soft_environment(struct cli *c, struct dt_err *e)
 {
-    struct dt_err e = {0};
     const char *model, *old = getenv("LD_LIBRARY_PATH");
     dt_free_ char *dir = soft_folder();
-    int r = dir ? soft_model(c, &model, &e)
-                : dt_err_set(&e, DT_E_NO_DEVICE,
+    int r = dir ? soft_model(c, &model, e)
+                : dt_err_set(e, DT_E_NO_DEVICE,
                              "the software device (libcuda.so.1, libcudart.so.13) is not where dovetail is installed");
-    if (!r && c->flags == (c->narg > 0))
-        r = dt_err_set(&e, DT_E_USAGE, "usage: dovetail soft -- PROGRAM [ARG…], or dovetail soft --flags");
     if (r < 0)
-        return fail(c, &e);
-    if (c->flags)
-        return soft_flags(c, dir);
+        return r;
     size_t n = strlen(dir) + (old ? strlen(old) : 0) + 2;
     dt_free_ char *path = dt_malloc(n);
-    if (!path) {
-        dt_err_set(&e, DT_E_NOMEM, "out of memory");
-        return fail(c, &e);
-    }
+    if (!path)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
     snprintf(path, n, "%s%s%s", dir, old && *old ? ":" : "", old && *old ? old : "");
     if (setenv("LD_LIBRARY_PATH", path, 1) || (model && setenv("DOVETAIL_SOFTGPU_MODEL", model, 1)) ||
         (c->check && setenv("DOVETAIL_CHECK", c->check, 1)) ||
         (c->schedule && setenv("DOVETAIL_SCHEDULE", c->schedule, 1)))
-        dt_err_set(&e, DT_E_NOMEM, "out of memory");
-    else {
-        signal(SIGPIPE, SIG_DFL);
-        execvp(c->arg[0], c->arg);
-        dt_err_set(&e, DT_E_IO, "%s: %s", c->arg[0], strerror(errno));
-    }
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    return 0;
+}
+
+int cmd_soft(struct cli *c)
+{
+    struct dt_err e = {0};
+    const char *model;
+    dt_free_ char *dir = c->flags ? soft_folder() : NULL;
+    int r = 0;
+    if (c->flags == (c->narg > 0))
+        r = dt_err_set(&e, DT_E_USAGE, "usage: dovetail soft -- PROGRAM [ARG…], or dovetail soft --flags");
+    else if (dir)
+        r = soft_model(c, &model, &e);
+    else
+        r = soft_environment(c, &e);
+    if (r < 0)
+        return fail(c, &e);
+    if (dir)
+        return soft_flags(c, dir);
+    signal(SIGPIPE, SIG_DFL);
+    execvp(c->arg[0], c->arg);
+    dt_err_set(&e, DT_E_IO, "%s: %s", c->arg[0], strerror(errno));
     return fail(c, &e);
 }

@@ -26,7 +26,7 @@ static const struct cli_verb *verb_in(int argc, char **argv)
 
 /* Read all options into c; 0, or the first error: what comes after it is read too, --json may be there. Sets *given to
  * their bits. */
-static int parse(int argc, char **argv, struct cli *c, int *given, struct dt_err *e)
+static int parse(int argc, char **argv, struct cli *c, int64_t *given, struct dt_err *e)
 {
     const struct cli_opt *opts = cli_opts;
     struct option longs[OPTS_MOST + 1];
@@ -71,7 +71,7 @@ static int check_seconds(const char *name, const char *s, struct dt_err *e)
     return 0;
 }
 
-static int dovetail_check(struct cli *c, const struct cli_verb *v, int given, struct dt_err *e)
+static int dovetail_check(struct cli *c, const struct cli_verb *v, int64_t given, struct dt_err *e)
 {
     for (const struct cli_opt *o = cli_opts; o->name; o++)
         if (given & o->bit & ~(ANYWHERE | v->options))
@@ -112,7 +112,7 @@ int main(int argc, char **argv)
 {
     struct cli c = {0};
     struct dt_err e = {0};
-    int given = 0;
+    int64_t given = 0;
     setlocale(LC_CTYPE, "");
     setvbuf(stderr, NULL, _IOLBF, 4096); /* a worker of --local writes there too: whole lines, or they mix */
     signal(SIGPIPE, SIG_IGN);

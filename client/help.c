@@ -61,10 +61,9 @@ void help_all(FILE *f)
     for (const struct cli_opt *o = cli_opts; o->name; o++)
         if (ANYWHERE & o->bit)
             help_option(f, o);
-    fprintf(
-        f,
-        "\nGRAPH and PLAN are files, or - for stdin. dovetail help VERB has an example. Exit status: 0 done, 2 wrong usage, 3 "
-        "the graph\nwas refused, 4 infrastructure, 1 other.\n");
+    fprintf(f, "\nGRAPH and PLAN are files, or - for stdin. dovetail help VERB has an example. Exit status: 0 done, 2 "
+               "wrong usage, 3 "
+               "the graph\nwas refused, 4 infrastructure, 1 other.\n");
 }
 
 void help_verb(FILE *f, const struct cli_verb *v)

@@ -58,6 +58,11 @@ const struct cli_opt cli_opts[] = {
      "measure the device's figures for the timing model, with --local"},
     {"flags", NULL, O_FLAGS, offsetof(struct cli, flags),
      "print nvcc's flags for a program that is to run on the software device"},
+    {"step", "N|auto", O_CAPTURE, offsetof(struct cli, step),
+     "capture: the Nth pass of the step that the program repeats; auto: one of them (default: the whole run)"},
+    {"data", "WHAT", O_CAPTURE, offsetof(struct cli, data),
+     "capture: whose content goes into the graph: none, indices (whole numbers that may be indices), all (default: "
+     "indices)"},
     {"help", NULL, O_HELP, 0, "this text"},
     {0},
 };
@@ -88,8 +93,7 @@ const struct cli_verb cli_verbs[] = {
     {"diff", "PLAN|SIGNATURE PLAN|SIGNATURE", 2, 2, 0, cmd_diff, "what two plans differ in: launches, rewrites, times",
      "dovetail diff old/plan.json new/plan.json", "FILES"},
     {"report", "GRAPH|PLAN|SIGNATURE", 1, 1, O_OUTPUT | O_ALLOW | O_DENY | O_BUDGET | O_WHOLE | O_MEMORY, cmd_report,
-     "a plan to look at, as one HTML file, -o FILE.html",
-     "dovetail report graph.json -o report.html", "FILES"},
+     "a plan to look at, as one HTML file, -o FILE.html", "dovetail report graph.json -o report.html", "FILES"},
     {"trace", "GRAPH|PLAN|SIGNATURE", 1, 1, O_OUTPUT | O_ALLOW | O_DENY | O_BUDGET | O_WHOLE | O_MEMORY, cmd_trace,
      "the timelines of graph and plan for Perfetto or chrome://tracing, -o FILE.json",
      "dovetail trace graph.json -o trace.json", "FILES"},
@@ -105,6 +109,11 @@ const struct cli_verb cli_verbs[] = {
      "dovetail reprofile --stale --budget 3600  # while nobody else works", NULL},
     {"soft", "-- PROGRAM [ARG…]", 0, INT_MAX, O_CHECK | O_SCHEDULE | O_FLAGS, cmd_soft,
      "run a CUDA program on the software device", "dovetail soft --check race -- ./program 42", "FILES"},
+    {"capture", "-o FILE -- PROGRAM [ARG…]", 1, INT_MAX, O_OUTPUT | O_CAPTURE, cmd_capture,
+     "run a CUDA program, and leave what it launched as a graph",
+     "dovetail capture -o graph.json -- ./program 42\n"
+     "dovetail capture -o step.json --step auto --data all -- ./program  # one pass of what it repeats",
+     "FILES"},
     {"devices", "", 0, 0, O_CALIBRATE, cmd_devices, "devices of this machine", "dovetail devices --local", NULL},
     {"status", "", 0, 0, 0, cmd_status, "how the service is", "dovetail status --json", NULL},
     {"doctor", "", 0, 0, 0, cmd_doctor,

@@ -39,11 +39,12 @@ enum {
     O_MEMORY = 1 << 29,
     O_FLAGS = 1 << 30,
 };
+#define O_CAPTURE (INT64_C(1) << 31)
 #define ANYWHERE (O_JSON | O_SOCKET | O_LOCAL | O_DEVICE | O_CACHE | O_TIMEOUT | O_HELP)
 
 struct cli_opt {
     const char *name, *value; /* value NULL: a switch */
-    int bit;
+    int64_t bit;
     size_t offset; /* of the member of struct cli */
     const char *help;
 };
@@ -52,7 +53,7 @@ extern const struct cli_opt cli_opts[]; /* ends with a name of NULL, as the othe
 struct cli_verb {
     const char *name, *args;
     int min, max; /* number of arguments */
-    int options;
+    int64_t options;
     verb_fn *fn;
     const char *help;
     const char *example; /* command lines, one each; what is behind "  # " explains */

@@ -191,7 +191,7 @@ void dt_graph_warnings(const struct dt_graph *g, struct dt_warnings *w)
     bool out = false;
     if (g->is_plan)
         return;
-    warnings_members(w, g->json, NULL, "a graph", "dovetail, name, modules, buffers, launches, check", NULL);
+    warnings_members(w, g->json, NULL, "a graph", "dovetail, name, modules, buffers, launches, check, captured", NULL);
     json_object_foreach (json_object_get(g->json, "modules"), key, v)
         warnings_members(w, v, G_KEY(modules, key), "a module",
                          json_object_get(v, "cuda") ? "cuda, options" : "ptx, options", NULL);

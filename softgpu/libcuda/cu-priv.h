@@ -332,6 +332,7 @@ CUresult cu_environment_models(const struct sg_model *ret[CU_DEVICES]);
 /* SYSTEM_DRIVER_MISMATCH, and its path on stderr: another driver is loaded in the process, and the program has not said
  * that it knows (dovetailSetFigures). */
 CUresult cu_environment_alone(void);
+void cu_environment_inject(void);           /* without the lock */
 const char *cu_environment_checks(void);    /* DOVETAIL_CHECK, "" where it is not set */
 const char *cu_environment_check_log(void); /* DOVETAIL_CHECK_LOG, "" where it is not set */
 uint64_t cu_environment_schedule(void);     /* DOVETAIL_SCHEDULE, the seed of new contexts; 0: none */

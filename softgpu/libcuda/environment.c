@@ -1,5 +1,5 @@
 /* What the environment says: the devices that cuInit makes, the seed and the checking modes of new contexts, the log of
- * findings; and whether a real driver is loaded in the process.
+ * findings; whether a real driver is loaded in the process; and the tool that is loaded into it.
  *
  * README.md has the list. Nothing else of the driver calls getenv. DOVETAIL_CHECK and DOVETAIL_CHECK_LOG are read again
  * for each fault; the others are read by cuInit or when a context is made.
@@ -95,4 +95,22 @@ CUresult cu_environment_alone(void)
             "software device: %s\n",
             path);
     return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+}
+
+/* As NVIDIA's driver does: a library that a tool names is loaded when CUDA starts, and its InitializeInjection called.
+ * It may call the driver. One that cannot be loaded is told, and the program goes on. */
+void cu_environment_inject(void)
+{
+    const char *path = secure_getenv("CUDA_INJECTION64_PATH");
+    if (!path || !*path)
+        return;
+    void *lib = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+    if (!lib) {
+        fprintf(stderr, "dovetail's libcuda.so.1: CUDA_INJECTION64_PATH: %s\n", dlerror());
+        return;
+    }
+    int (*start)(void);
+    *(void **)&start = dlsym(lib, "InitializeInjection");
+    if (start)
+        start();
 }

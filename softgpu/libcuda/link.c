@@ -5,7 +5,8 @@
  * newest version, the highest target).
  *
  *   names that a module keeps to itself   get a number where another module has the same name
- *   `extern` declarations                 go if another module defines the name, or an earlier one declares it
+ *   `extern` declarations                 go if another module defines the name, or an earlier one declares it; of a
+ *                                         function that a later one defines, it becomes a declaration as that one is
  *   weak and common definitions           the first one stays
  *   two strong definitions of a name      are an error
  *
@@ -208,6 +209,15 @@ static CUresult join_one(struct CUlinkState_st *l, struct ptx_module *m, struct 
     at = 0;
     for (uint32_t i = 0; i < m->nfunc; i++) {
         struct ptx_function *f = m->func[i];
+        for (size_t k = 0; f->is_extern && k < l->in.n; k++) { /* ptxas refuses to define what was called extern */
+            const struct ptx_function *o = l->in.p[k].ptx == m ? NULL : ptx_find_function(l->in.p[k].ptx, f->name);
+            if (o && o->has_body) {
+                f->is_extern = false;
+                f->visible = o->visible;
+                f->weak = o->weak;
+                break;
+            }
+        }
         int r = stays(n, f->name, f->has_body, f->weak);
         CU_REQUIRE(r != -2, CUDA_ERROR_OUT_OF_MEMORY);
         if (r < 0) {

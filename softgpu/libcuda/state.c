@@ -102,6 +102,8 @@ void cu_call_host(CUhostFn fn, void *user)
     cu_per_thread = was;
 }
 
+static void inject(void *unused) { cu_environment_inject(); }
+
 CUresult cuInit(unsigned flags)
 {
     CU_LOCK();
@@ -115,6 +117,7 @@ CUresult cuInit(unsigned flags)
     for (size_t i = 0; i < CU_DEVICES; i++)
         device[i].model = model[i];
     cu_initialised = 1;
+    cu_call_host(inject, NULL); /* a child of fork() gets here no more */
     return CUDA_SUCCESS;
 }
 

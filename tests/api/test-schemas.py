@@ -43,6 +43,11 @@ SAMPLES = {
     "graph": {"dovetail": 1, "name": "ffn", "modules": {"m": {"cuda": "x", "options": ["--std=c++17"]},
                                                         "p": {"ptx": ".version 9.0"}},
               "buffers": BUFFERS, "unknown": 1,
+              "captured": {"program": "p", "data": "all", "step": {"begin": 4, "operations": 4, "passes": 5},
+                           "ended": True, "cut_off": 1, "cut": [{"why": "a host function on a stream", "times": 1}],
+                           "unknown": ["x"], "taken": [{"buffer": "y", "offset": 0, "bytes": 64, "sha256": SHA}],
+                           "streams": [0, 1, 0], "after": [[], [], [1]],
+                           "checked": {"of": 1, "same": 1, "differ": [], "device": DEVICE}},
               "launches": [KERNEL, {"memset": {"buffer": "h", "offset": 0, "bytes": 4, "value": 0}},
                            {"copy": {"from": {"buffer": "h"}, "to": {"buffer": "y"}, "bytes": 64}}]},
     "analysis": {"signature": SHA, "device": DEVICE,
@@ -278,7 +283,8 @@ for option in re.findall(r'^    \{"([\w-]+)", (?:NULL|"[^"]+"), O_', text, re.M)
     expect(option in ("help", "output") or "--" + option in said["5"], f"docs/CONTRACT.md §5 has --{option}")
 kinds = check.bundle(False)["$defs"]["plan"]["$defs"]["rewrite"]["properties"]["kind"]["enum"]
 expect(all(f"`{k}`" in said["4"] for k in kinds), "docs/CONTRACT.md §4 has every kind of rewrite")
-for folder in ("base", "ptx", "graph", "softgpu", "device", "analysis", "rewrite", "cache", "daemon", "client"):
+for folder in ("base", "ptx", "graph", "softgpu", "capture", "device", "analysis", "rewrite", "cache", "daemon",
+               "client"):
     for file in glob.glob(os.path.join(ROOT, folder, "**", "*.c"), recursive=True):
         with open(file, encoding="utf-8") as f:
             for name in re.findall(r'"(DOVETAIL_[A-Z_]+)"', f.read()):

@@ -54,7 +54,7 @@ class Flow(unittest.TestCase):
         self.assertEqual(schema.faults(doc, "results", closed=False), [])
 
     def test_soft(self):
-        done, doc, page = flow("soft:h200", "graphs", "maps", "model", "cases", "onoff", "torch")
+        done, doc, page = flow("soft:h200", "graphs", "maps", "model", "cases", "onoff", "capture", "torch")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.valid(doc)
         self.assertIsNone(doc["gpu"])
@@ -70,6 +70,8 @@ class Flow(unittest.TestCase):
         sums = doc["sections"]["cases"]["sums"]
         self.assertEqual((sums["equal"], sums["differs"] + sums["error"]), (sums["cases"], 0), doc["sections"]["cases"])
         self.assertGreater(sums["cases"], 100)
+        self.assertEqual([(r["name"], r["launches"], r["of"], r["same"])
+                          for r in doc["sections"]["capture"]["rows"]], [("whole", 18, 4, 4), ("step", 3, 1, 1)])
         self.assertIn("No GPU has been measured", page)  # a soft run is no GPU's
         rows = [r for r in doc["sections"]["onoff"]["rows"] if r["graph"] == "sweep"]
         self.assertEqual([(r["kind"], set(r["blocks_per_sm"]), r["bitwise"]) for r in rows],
