@@ -287,9 +287,9 @@ int dev_run_part(struct dev_run *r, uint32_t first, uint32_t n, struct dt_err *e
 /* Launch one step, and wait. */
 int dev_run_step(struct dev_run *r, uint32_t step, struct dt_err *e);
 /* Software device only. Of each launch with block[n] (linear numbers, ascending) dev_run_step and dev_run_once run
- * these blocks alone, or, of one with clusters, these clusters. The launch costs as if all blocks had run, with these distinct bytes. block NULL: all blocks.
- * `some` has one entry a launch and is borrowed until the next call; NULL: all blocks of all launches again.
- * DT_E_UNSUPPORTED on a real device. */
+ * these blocks alone, or, of one with clusters, these clusters. The launch costs as if all blocks had run, with these
+ * distinct bytes. block NULL: all blocks. `some` has one entry a launch and is borrowed until the next call; NULL: all
+ * blocks of all launches again. DT_E_UNSUPPORTED on a real device. */
 struct dev_some {
     const uint32_t *block;
     uint32_t n;

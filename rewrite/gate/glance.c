@@ -50,7 +50,7 @@ static int distinct(const struct rw_trial *t, uint32_t of, struct dev_some *x, s
 }
 
 /* One block of each of `n` stretches. */
-static uint32_t *spread(uint32_t launch, uint32_t nblock, uint32_t n)
+static uint32_t *glance_spread(uint32_t launch, uint32_t nblock, uint32_t n)
 {
     uint32_t *list = dt_malloc(((size_t)n + 1) * sizeof *list);
     for (uint32_t k = 0; list && k < n; k++) {
@@ -68,7 +68,7 @@ static uint32_t clusters(const struct rw_trial *t, uint32_t launch)
 }
 
 /* Which blocks of T run. 1; 0: no glance; negative: error. */
-static int choose(const struct rw_trial *t, struct dev_some *some, uint32_t **list, struct dt_err *e)
+static int glance_blocks(const struct rw_trial *t, struct dev_some *some, uint32_t **list, struct dt_err *e)
 {
     const struct dt_graph *g = t->next->graph;
     uint64_t work = 0, all = 0, few = 0;
@@ -88,7 +88,7 @@ static int choose(const struct rw_trial *t, struct dev_some *some, uint32_t **li
         int r = ana_steady(t->next->prog, l, &steady, NULL, e);
         if (r < 0 || !steady)
             return r;
-        if (!(list[k] = spread(l, blocks, n)))
+        if (!(list[k] = glance_spread(l, blocks, n)))
             return glance_nomem(e);
         some[l] = (struct dev_some){.block = list[k], .n = n};
         if ((r = distinct(t, of ? of - 1 : UINT32_MAX, &some[l], e)) < 0)
@@ -106,7 +106,7 @@ int rw_trial_glance(struct rw_trial *t, struct dt_err *e)
     struct dev_some *some = dt_calloc((size_t)p->graph->nlaunch + 1, sizeof *some);
     uint32_t **list = dt_calloc((size_t)t->n + 1, sizeof *list);
     bool *wanted = dt_calloc((size_t)p->graph->nlaunch + 1, sizeof *wanted);
-    int r = some && list && wanted ? choose(t, some, list, e) : glance_nomem(e);
+    int r = some && list && wanted ? glance_blocks(t, some, list, e) : glance_nomem(e);
     bool may = r == 1;
     for (uint32_t k = 0; may && k < t->n; k++)
         wanted[t->first + k] = list[k] != NULL;

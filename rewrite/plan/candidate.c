@@ -194,8 +194,8 @@ static int hopeless(void *user, struct rw_state *next, struct dt_err *e)
 }
 
 /* Build, try and time the candidate at one level. 0: *next is there; 1: refused, `why` says so; negative: error.
- * *ret_fresh: how many module names are new. *ret_wrong: the trial failed. best: what it has to beat, or a state without a
- * graph; NULL: it is tried however slow it is. */
+ * *ret_fresh: how many module names are new. *ret_wrong: the trial failed. hope: NULL: it is tried however slow it
+ * is. */
 static int choose_build(struct rw_planner *p, struct rw_edit *x, unsigned level, struct hope *hope,
                         struct rw_trial *trial, struct rw_state *next, unsigned *ret_fresh, bool *ret_wrong,
                         struct dt_str *why, struct dt_err *e)
