@@ -8,6 +8,7 @@
  * launch may differ: tails, masks. Distinct bytes, which a few blocks cannot tell, are those of S. Of
  * launches that only differ in a part of the grid (`uneven` kinds) too few of that part would run.
  */
+#include "rewrite/facts/hooks.h"
 #include "rewrite/gate/gate-priv.h"
 
 #include <stdlib.h>
@@ -74,7 +75,7 @@ static int glance_blocks(const struct rw_trial *t, struct dev_some *some, uint32
     uint64_t work = 0, all = 0, few = 0;
     for (uint32_t k = 0; k < t->x->nlaunch; k++)
         work += t->now->cost[t->x->launch[k]].instructions;
-    if (work < FROM || t->x->kind->uneven || rw_talks(t->next->prog))
+    if (work < RW_GLANCE(FROM) || t->x->kind->uneven || rw_talks(t->next->prog))
         return 0;
     for (uint32_t k = 0; k < t->n; k++) {
         uint32_t l = t->first + k, blocks = clusters(t, l);
