@@ -68,6 +68,8 @@ int rw_trial_glance(struct rw_trial *t, struct dt_err *e);
 struct rw_tried *rw_trial_find(const struct rw_gate *g, const char *key);
 /* orders.c: can these launches of the state run alone at the end, so that a trial need not try all orders? */
 bool rw_orders_can(const struct rw_gate *g, const struct rw_state *s, uint32_t first, uint32_t n);
+/* From which order on they are left to the end, of a launch that is one of a plan's: all, of large ones. */
+unsigned rw_orders_from(const struct dev_cost *c);
 /* Of the buffer where T stands. 1: *ret is what is in it; 0: its fill; negative: not kept (trial.c). */
 int rw_trial_content(const struct rw_trial *t, uint32_t buffer, const uint8_t **ret);
 /* Do all blocks of the other program, by its analysis, write the outputs' bytes that the original's write?

@@ -183,8 +183,9 @@ int rw_trial_finish(struct rw_trial *t, struct dt_err *e);
 /* Tell the library. Apart from rw_trial_finish, during which another thread may ask it. */
 void rw_trial_keep(const struct rw_trial *t);
 void rw_trial_done(struct rw_trial *t);
-/* The orders that trials left to the end, of all new launches of the state, which is analysed (orders.c). Errors as
- * above. */
+/* The orders that trials left to the end, of all new launches of the state, which is analysed (orders.c). 1: some
+ * launch cannot run alone any more, so that they have not run; 0; errors as above. The state before its layout, as
+ * trials know its buffers. */
 int rw_orders_rest(struct rw_gate *g, struct rw_state *s, struct dt_err *e);
 /* About how many thread-instructions that will be: those of the posted launches in their place. */
 uint64_t rw_orders_work(const struct rw_gate *g, const struct rw_state *first);

@@ -3,8 +3,8 @@
  * A graph that is too large to be verified in all block orders under the race detector has its new launches tried in
  * them alone, on what each finds in memory. Most of what a search makes does not stay: an epilogue is fused, then the
  * kernel is sliced, in halves and in quarters, and joined with another. So a trial tries RW_TRIAL_ORDERS of them
- * (trial.c), and the others are for what the plan has in the end: once for equal launches, as layers have them. What is
- * compared is the launch against itself: in order it leaves what S left.
+ * (trial.c), of large launches none, and the others are for what the plan has in the end: once for equal launches, as
+ * layers have them. What is compared is the launch against itself: in order it leaves what S left.
  *
  * A launch with scratch or a module's variable does not run alone, as another launch may prepare them; its trial tries
  * all orders at once, or those that fit RW_ORDERS_WORK if its blocks wait for each other (dataflow fusion). Launches
@@ -14,6 +14,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "rewrite/facts/hooks.h"
+
+#define LATER (UINT64_C(1) << 28) /* thread-instructions of a launch whose orders are all left to the end */
 
 static bool own_buffer(const struct rw_gate *g, const struct dt_graph *now, uint32_t b)
 {
@@ -42,6 +46,11 @@ bool rw_orders_can(const struct rw_gate *g, const struct rw_state *s, uint32_t f
     return g->snaps != NULL;
 }
 
+unsigned rw_orders_from(const struct dev_cost *c)
+{
+    return c->known && c->instructions >= RW_GLANCE(LATER) ? 0 : RW_TRIAL_ORDERS;
+}
+
 static int orders_key(const struct rw_state *s, uint32_t launch, char key[DT_SHA256_TEXT], struct dt_err *e)
 {
     struct dt_sha256 h;
@@ -56,18 +65,22 @@ static int orders_key(const struct rw_state *s, uint32_t launch, char key[DT_SHA
     return 0;
 }
 
+/* 0; 1: the launch cannot run alone where it stands now; negative: error. */
 static int orders_of(struct rw_gate *g, struct rw_state *s, uint32_t launch, struct dt_err *e)
 {
     struct rw_edit x = {.now = s, .launch = &launch, .nlaunch = 1};
     struct rw_trial t = {.gate = g, .x = &x, .now = s, .next = s, .first = launch, .n = 1};
     struct rw_tried passed = {.orders = g->orders};
+    unsigned from = rw_orders_from(&s->cost[launch]);
     int r = orders_key(s, launch, passed.key, e);
-    if (r < 0 || rw_trial_find(g, passed.key) || !rw_trial_possible(&t))
+    if (r < 0 || rw_trial_find(g, passed.key))
         return r;
-    r = rw_trial_touch(&t, e);
+    r = rw_trial_possible(&t) ? rw_trial_touch(&t, e) : 0;
     bool can = r == 1;
+    if (r == 0)
+        return 1;
     r = can ? rw_trial_before(&t, e) : r;
-    for (unsigned o = RW_TRIAL_ORDERS; can && r == 0 && o < g->orders; o++)
+    for (unsigned o = from; can && r == 0 && o < g->orders; o++)
         r = rw_trial_after(&t, o + 1, NULL, e);
     rw_trial_done(&t);
     return r == 0 && can && !dt_push(&g->tried, passed) ? dt_err_set(e, DT_E_NOMEM, "out of memory") : r;
@@ -96,8 +109,12 @@ uint64_t rw_orders_work(const struct rw_gate *g, const struct rw_state *first)
 int rw_orders_rest(struct rw_gate *g, struct rw_state *s, struct dt_err *e)
 {
     int r = 0;
+    bool unseen = false;
     for (uint32_t l = 0; l < s->graph->nlaunch && r == 0; l++)
-        if (s->made && s->made[l] && rw_orders_can(g, s, l, 1))
+        if (s->made && s->made[l] && rw_orders_can(g, s, l, 1)) {
             r = orders_of(g, s, l, e);
-    return r;
+            unseen |= r == 1;
+            r = r < 0 ? r : 0;
+        }
+    return r < 0 ? r : unseen;
 }

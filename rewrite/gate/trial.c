@@ -562,6 +562,15 @@ static unsigned some_orders(const struct rw_trial *t, unsigned orders)
     return most < orders ? (unsigned)most : orders;
 }
 
+/* Are all orders left to the end? What large launches leave behind is mostly replaced by then. */
+static bool orders_wait(const struct rw_trial *t)
+{
+    bool wait = t->gate->orders > RW_TRIAL_ORDERS && !t->x->kind->same_code && rw_orders_can(t->gate, t->next, t->first, t->n);
+    for (uint32_t k = t->first; k < t->first + t->n && wait; k++)
+        wait = t->next->from[k] != UINT32_MAX || rw_orders_from(&t->next->cost[k]) == 0;
+    return wait;
+}
+
 int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
 {
     int r = 0;
@@ -570,6 +579,7 @@ int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
     /* blocks of the posted code: what is new is which launches run at the same time */
     unsigned orders = same || rw_orders_can(t->gate, t->next, t->first, t->n) ? RW_TRIAL_ORDERS : t->gate->orders;
     orders = orders < t->gate->orders ? orders : t->gate->orders;
+    orders = orders_wait(t) ? 0 : orders;
     orders = rw_talks(t->next->prog) ? some_orders(t, orders) : orders;
     for (uint32_t k = 0; k < t->n && !t->repeated && !later; k++)
         if (t->next->from[t->first + k] == UINT32_MAX)

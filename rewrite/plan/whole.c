@@ -69,11 +69,13 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
         unsigned whole = inputs;
         int r = rw_waits_check(p->dev, top->prog, top->ana, p->state.p[0].prog, &bad);
         if (r == 0)
-            r = rw_orders_rest(&p->gate, top, &bad);
+            r = rw_orders_rest(&p->gate, top - p->laid, &bad);
+        bool seen = !p->unseen && r != 1;
+        r = r == 1 ? 0 : r;
         if (r == 0)
             r = other_inputs(p, inputs, &whole, &bad);
         if (r == 0)
-            r = rw_verify_plan(p->dev, p->gate.ref, top->prog, top->ana, whole, schedules, !p->unseen, ran, &bad);
+            r = rw_verify_plan(p->dev, p->gate.ref, top->prog, top->ana, whole, schedules, seen, ran, &bad);
         if (p->gate.from_library && !rw_fatal(r) && (r < 0 || !library_right(top, ran))) {
             p->again = true; /* whatever is wrong, it is looked for without what others found */
             dt_err_done(&bad);

@@ -152,6 +152,42 @@ static void test_not(void **state)
     world_close(&w);
 }
 
+/* Of large launches the trial leaves all block orders to the end, where all run. */
+static void test_orders(void **state)
+{
+    struct world w;
+    struct rw_trial t;
+    struct dt_err e = {0};
+    world_open(&w);
+    struct asked a = {.p = &w.p};
+    w.p.gate.orders = 8;
+    for (int large = 0; large < 2; large++) {
+        rw_hooks.glance = large;
+        open_fused(&w, false);
+        assert_int_equal(judged(&w, &t, &a, &e), 1);
+        must(rw_trial_finish(&t, &e), &e);
+        assert_int_equal(t.orders, large ? 0 : RW_TRIAL_ORDERS);
+        assert_true((t.order_work > 0) == !large);
+        rw_trial_done(&t);
+        must(ana_run(w.dev, w.next.prog, NULL, &w.next.ana, &e), &e);
+        size_t before = w.p.gate.tried.n;
+        assert_int_equal(rw_orders_rest(&w.p.gate, &w.next, &e), 0);
+        assert_true(w.p.gate.tried.n == before + 1 && w.p.gate.tried.p[before].orders == 8);
+        close_fused(&w);
+        world_close(&w);
+        world_open(&w);
+        w.p.gate.orders = 8;
+    }
+    /* what cannot run alone is said, so that the whole runs under the race detector */
+    open_fused(&w, false);
+    must(ana_run(w.dev, w.next.prog, NULL, &w.next.ana, &e), &e);
+    w.next.graph->nbuffer--; /* as a layout has fewer */
+    assert_int_equal(rw_orders_rest(&w.p.gate, &w.next, &e), 1);
+    w.next.graph->nbuffer++;
+    close_fused(&w);
+    world_close(&w);
+}
+
 static char *plan_of(struct world *w, uint64_t glance, unsigned *ret_glanced)
 {
     struct rw_options o = {.inputs = 1, .schedules = 1};
@@ -187,6 +223,7 @@ static void test_plan(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_about), cmocka_unit_test(test_hopeless),
-                                       cmocka_unit_test(test_not), cmocka_unit_test(test_plan)};
+                                       cmocka_unit_test(test_not), cmocka_unit_test(test_orders),
+                                       cmocka_unit_test(test_plan)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
