@@ -1,22 +1,29 @@
 #!/usr/bin/env python3
-"""The commands in docs/ANALYZE.md give what the page shows. Numbers, which depend on the compiler that is installed,
-are not compared; words, columns and order are. A line of "…" stands for any lines, "…" in a line for any text.
+"""The commands in the pages give what the pages show. Numbers, which depend on the compiler that is installed, are not
+compared; words, columns and order are. A line of "…" stands for any lines, "…" in a line for any text.
+
+The pages in PAGES are run as a reader would: from top to bottom, in a folder of their own with an empty cache and the
+tree's `tests`. A block behind a paragraph that ends with "`NAME`:" is the file NAME.
 """
 import json
 import os
 import re
 import shlex
 import shutil
+import subprocess
 import tempfile
 import unittest
 
-from harness import cli, main
+from harness import CLI, SLOW, cli, main, schema
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
+PAGES = ("TUTORIAL",)
+
+
 def plain(line):
-    return re.sub(r" +", " ", re.sub(r"\d+(\.\d+)?", "N", line)).strip()
+    return re.sub(r" +", " ", re.sub(r"\b[0-9a-f]{64}\b|\d+(\.\d+)?", "N", line)).strip()
 
 
 def matches(want, got):
@@ -29,7 +36,53 @@ def matches(want, got):
     return bool(got) and re.fullmatch(pattern, plain(got[0])) is not None and matches(want[1:], got[1:])
 
 
+def steps(page):
+    """What a reader does, in the page's order: ("file", name, text) or ("run", command, what it prints)."""
+    with open(os.path.join(ROOT, "docs", page + ".md"), encoding="utf-8") as f:
+        text = f.read()
+    for m in re.finditer(r"(?:`([\w.-]+)`:\n\n)?^```(\w+)\n(.*?)^```$", text, re.M | re.S):
+        if m[1]:
+            yield "file", m[1], m[3]
+        elif m[2] == "console":
+            yield from (("run", *r) for r in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", m[3], re.M))
+
+
 class Docs(unittest.TestCase):
+    def test_pages(self):
+        for page in PAGES:
+            with self.subTest(page):
+                self.follow(page)
+
+    def follow(self, page):
+        folder = tempfile.mkdtemp(prefix="dovetail-e2e.")
+        self.addCleanup(shutil.rmtree, folder)
+        program = os.path.join(folder, ".bin/dovetail")
+        os.mkdir(os.path.dirname(program))
+        with open(program, "w", encoding="utf-8") as f:
+            command = shlex.join([os.path.abspath(CLI), "--local", "--cache", folder + "/.cache.db"])
+            f.write(f'#!/bin/sh\nexec {command} "$@"\n')
+        os.chmod(program, 0o755)
+        os.symlink(os.path.join(ROOT, "tests"), os.path.join(folder, "tests"))
+        env = {**os.environ, "PATH": os.path.dirname(program) + ":" + os.environ["PATH"], "DOVETAIL_DEVICE": "soft",
+               "LC_ALL": "C.UTF-8"}
+        ran = 0
+        for what, name, text in steps(page):
+            if what == "file":
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+                    f.write(text)
+                if name.endswith(".json"):
+                    self.assertEqual(schema.faults(json.loads(text), "graph"), [], f"{page}: {name}")
+                continue
+            r = subprocess.run(["bash", "-o", "pipefail", "-c", name], cwd=folder, env=env, capture_output=True,
+                               text=True, timeout=120 * SLOW, check=False)
+            if r.returncode and "no-compiler" in r.stderr:
+                self.skipTest("NVRTC is not on this machine")
+            self.assertEqual(r.returncode, 0, f"{name}\n{r.stdout}{r.stderr}")
+            want, got = (s.rstrip("\n").split("\n") for s in (text, r.stdout))
+            self.assertTrue(matches(want, got), f"{name}\n{r.stdout}")
+            ran += 1
+        self.assertGreater(ran, 0, page)
+
     def test_analyze(self):
         with open(os.path.join(ROOT, "docs/ANALYZE.md"), encoding="utf-8") as f:
             blocks = re.findall(r"```console\n\$ (.*)\n((?:.*\n)*?)```\n", f.read())
