@@ -19,7 +19,7 @@ from harness import CLI, SLOW, cli, main, schema
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-PAGES = ("TUTORIAL",)
+PAGES = ("TUTORIAL", "GRAPH", "REFUSALS")
 
 
 def plain(line):
@@ -40,7 +40,7 @@ def steps(page):
     """What a reader does, in the page's order: ("file", name, text) or ("run", command, what it prints)."""
     with open(os.path.join(ROOT, "docs", page + ".md"), encoding="utf-8") as f:
         text = f.read()
-    for m in re.finditer(r"(?:`([\w.-]+)`:\n\n)?^```(\w+)\n(.*?)^```$", text, re.M | re.S):
+    for m in re.finditer(r"(?:`([\w.-]+)`:\n\n)?^```(\w*)\n(.*?)^```$", text, re.M | re.S):
         if m[1]:
             yield "file", m[1], m[3]
         elif m[2] == "console":
