@@ -19,7 +19,7 @@ from harness import CLI, SLOW, cli, main, schema
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-PAGES = ("TUTORIAL", "GRAPH", "REFUSALS")
+PAGES = ("TUTORIAL", "OWN-KERNELS", "GRAPH", "REFUSALS")
 
 
 def plain(line):
@@ -52,6 +52,21 @@ class Docs(unittest.TestCase):
         for page in PAGES:
             with self.subTest(page):
                 self.follow(page)
+
+    def test_elsewhere(self):
+        """What docs/OWN-KERNELS.md takes from pages that other tests run (they need nvcc, or Triton) stands there."""
+        text = {}
+        for page in "OWN-KERNELS", "CAPTURE", "PYTHON":
+            with open(os.path.join(ROOT, "docs", page + ".md"), encoding="utf-8") as f:
+                text[page] = f.read()
+        found = re.findall(r"^```(sh|python)\n(.*?)^```$", text["OWN-KERNELS"], re.M | re.S)
+        self.assertEqual({language for language, _ in found}, {"sh", "python"})
+        for language, block in found:
+            if language == "python":
+                self.assertIn(block, text["PYTHON"])
+            else:
+                for line in block.splitlines(True):
+                    self.assertIn("$ " + line, text["CAPTURE"])
 
     def follow(self, page):
         folder = tempfile.mkdtemp(prefix="dovetail-e2e.")
