@@ -11,6 +11,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -136,6 +137,21 @@ class Docs(unittest.TestCase):
             text = re.search(r"<!-- figures %s -->\n(.*?)<!-- end -->" % name, page, re.S)
             self.assertIsNotNone(text, name)
             self.assertIn("modeled", text[1], name)
+
+    def test_pictures(self):
+        """Each rewrite of docs/REWRITES.md has its picture, and the pictures are what their script draws."""
+        with open(os.path.join(ROOT, "docs/REWRITES.md"), encoding="utf-8") as f:
+            page = f.read()
+        none = {"What is kept", "Machine code", "Lists of blocks"}  # sections that are about no rewrite
+        for section in re.split(r"^## ", page, flags=re.M)[1:]:
+            name = section.split("\n")[0]
+            self.assertEqual("](pictures/rewrite-" in section, name not in none, name)
+        folder = os.path.join(ROOT, "docs/pictures")
+        shown = set(re.findall(r"\]\(pictures/([\w-]+\.svg)\)", page))
+        self.assertEqual(shown, {n for n in os.listdir(folder) if n.startswith("rewrite-")})
+        r = subprocess.run([sys.executable, os.path.join(folder, "draw.py"), "--check"], capture_output=True, text=True,
+                           check=False)
+        self.assertEqual((r.returncode, r.stdout), (0, ""), r.stderr)
 
     def test_the_check_can_fail(self):
         self.assertTrue(matches(["a 1 b", "…", "z …"], ["a  22 b", "x", "y", "z and more"]))
