@@ -20,7 +20,7 @@ from harness import CLI, SLOW, cli, main, schema
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-PAGES = ("TUTORIAL", "OWN-KERNELS", "GRAPH", "REFUSALS")
+PAGES = ("TUTORIAL", "OWN-KERNELS", "GRAPH", "MAPS", "REFUSALS")
 
 
 def plain(line):
@@ -151,6 +151,18 @@ class Docs(unittest.TestCase):
         self.assertEqual(shown, {n for n in os.listdir(folder) if n.startswith("rewrite-")})
         r = subprocess.run([sys.executable, os.path.join(folder, "draw.py"), "--check"], capture_output=True, text=True,
                            check=False)
+        self.assertEqual((r.returncode, r.stdout), (0, ""), r.stderr)
+
+    def test_pictures_of_maps(self):
+        """The pictures of docs/MAPS.md are what the analysis says."""
+        folder = os.path.join(ROOT, "docs/pictures")
+        with open(os.path.join(ROOT, "docs/MAPS.md"), encoding="utf-8") as f:
+            shown = set(re.findall(r"\]\(pictures/([\w-]+\.svg)\)", f.read()))
+        self.assertEqual(shown, {n for n in os.listdir(folder) if n.startswith("map-")})
+        r = subprocess.run([sys.executable, "-B", os.path.join(folder, "maps.py"), os.path.abspath(CLI), "--check"],
+                           capture_output=True, text=True, timeout=120 * SLOW, check=False)
+        if "no-compiler" in r.stderr:
+            self.skipTest("NVRTC is not on this machine")
         self.assertEqual((r.returncode, r.stdout), (0, ""), r.stderr)
 
     def test_the_check_can_fail(self):
