@@ -5,6 +5,7 @@ compared; words, columns and order are. A line of "…" stands for any lines, "�
 The pages in PAGES are run as a reader would: from top to bottom, in a folder of their own with an empty cache and the
 tree's `tests`. A block behind a paragraph that ends with "`NAME`:" is the file NAME.
 """
+import html
 import json
 import os
 import re
@@ -35,6 +36,12 @@ def matches(want, got):
         return any(matches(want[1:], got[i:]) for i in range(len(got) + 1))
     pattern = ".*".join(re.escape(plain(p)) for p in want[0].split("…"))
     return bool(got) and re.fullmatch(pattern, plain(got[0])) is not None and matches(want[1:], got[1:])
+
+
+def pictures(page):
+    """{name: the words beside it} of a page's pictures."""
+    with open(os.path.join(ROOT, "docs", page + ".md"), encoding="utf-8") as f:
+        return {m[2]: m[1].replace("\n", " ") for m in re.finditer(r"!\[([^]]+)\]\(pictures/([\w-]+\.svg)\)", f.read())}
 
 
 def steps(page):
@@ -138,6 +145,15 @@ class Docs(unittest.TestCase):
             self.assertIsNotNone(text, name)
             self.assertIn("modeled", text[1], name)
 
+    def drawn(self, prefix):
+        """{name: title} of the pictures that there are."""
+        found, folder = {}, os.path.join(ROOT, "docs/pictures")
+        for name in os.listdir(folder):
+            if name.startswith(prefix):
+                with open(os.path.join(folder, name), encoding="utf-8") as f:
+                    found[name] = html.unescape(re.search("<title>(.*)</title>", f.read())[1])
+        return found
+
     def test_pictures(self):
         """Each rewrite of docs/REWRITES.md has its picture, and the pictures are what their script draws."""
         with open(os.path.join(ROOT, "docs/REWRITES.md"), encoding="utf-8") as f:
@@ -147,8 +163,7 @@ class Docs(unittest.TestCase):
             name = section.split("\n")[0]
             self.assertEqual("](pictures/rewrite-" in section, name not in none, name)
         folder = os.path.join(ROOT, "docs/pictures")
-        shown = set(re.findall(r"\]\(pictures/([\w-]+\.svg)\)", page))
-        self.assertEqual(shown, {n for n in os.listdir(folder) if n.startswith("rewrite-")})
+        self.assertEqual(pictures("REWRITES"), self.drawn("rewrite-"))
         r = subprocess.run([sys.executable, os.path.join(folder, "draw.py"), "--check"], capture_output=True, text=True,
                            check=False)
         self.assertEqual((r.returncode, r.stdout), (0, ""), r.stderr)
@@ -156,9 +171,7 @@ class Docs(unittest.TestCase):
     def test_pictures_of_maps(self):
         """The pictures of docs/MAPS.md are what the analysis says."""
         folder = os.path.join(ROOT, "docs/pictures")
-        with open(os.path.join(ROOT, "docs/MAPS.md"), encoding="utf-8") as f:
-            shown = set(re.findall(r"\]\(pictures/([\w-]+\.svg)\)", f.read()))
-        self.assertEqual(shown, {n for n in os.listdir(folder) if n.startswith("map-")})
+        self.assertEqual(pictures("MAPS"), self.drawn("map-"))
         r = subprocess.run([sys.executable, "-B", os.path.join(folder, "maps.py"), os.path.abspath(CLI), "--check"],
                            capture_output=True, text=True, timeout=120 * SLOW, check=False)
         if "no-compiler" in r.stderr:
