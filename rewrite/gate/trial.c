@@ -565,7 +565,8 @@ static unsigned some_orders(const struct rw_trial *t, unsigned orders)
 /* Are all orders left to the end? What large launches leave behind is mostly replaced by then. */
 static bool orders_wait(const struct rw_trial *t)
 {
-    bool wait = t->gate->orders > RW_TRIAL_ORDERS && !t->x->kind->same_code && rw_orders_can(t->gate, t->next, t->first, t->n);
+    bool wait =
+        t->gate->orders > RW_TRIAL_ORDERS && !t->x->kind->same_code && rw_orders_can(t->gate, t->next, t->first, t->n);
     for (uint32_t k = t->first; k < t->first + t->n && wait; k++)
         wait = t->next->from[k] != UINT32_MAX || rw_orders_from(&t->next->cost[k]) == 0;
     return wait;

@@ -12,7 +12,8 @@ Prints FILE:LINE: what; exit status 1 if there is any.
   names      a file of ours that a comment or a page names exists: `x.c` anywhere in the tree, a path from the root,
              from the folder of whoever names it, or from one above it
   head       a .c file opens with a comment, of 3 lines or more when it has over 80; so does a header, and a test
-  rows       every row of legal.def and legal-solo.def is named in docs/LEGALITY.md
+  rows       every row of legal.def and legal-solo.def is named in docs/LEGALITY.md, and in docs/REFUSALS.md, which has
+             every other reason of rewrite/ (DT_ROW), too
   banned     functions that overrun or that hide errors; not in tests
   paths      no path of somebody's machine, in any text file
   shell      scripts set -euo pipefail
@@ -151,10 +152,14 @@ def lint_names(path, text, there, bare):
             yield text.count("\n", 0, m.start()) + 1, f"names: there is no {name}"
 
 
-def lint_rows(text, page):
-    for m in re.finditer(r"^(?:LEGAL|LEVEL|OTHER|INLINE|CLUSTER|SOLO|EDIT)\((\w+)", text, re.M):
-        if f"`{m[1]}`" not in page:
-            yield text.count("\n", 0, m.start()) + 1, f"rows: {m[1]} is not in docs/LEGALITY.md"
+def lint_rows(text, legality, refusals):
+    """Of a table of conditions, or of a file that gives reasons: names that the pages lack, as these write them."""
+    for m in re.finditer(r"^(?:LEGAL|LEVEL|OTHER|INLINE|CLUSTER|SOLO|EDIT)\((\w+)|DT_ROW\(\"([\w-]+)\"\)", text, re.M):
+        line, reason = text.count("\n", 0, m.start()) + 1, m[2] or m[1].replace("_", "-")
+        if m[1] and f"`{m[1]}`" not in legality:
+            yield line, f"rows: {m[1]} is not in docs/LEGALITY.md"
+        if not re.search(rf"^\| (?:`[\w-]+`, )*`{reason}`(?:, `[\w-]+`)* \|", refusals, re.M):
+            yield line, f"rows: {reason} has no row in docs/REFUSALS.md"
 
 
 def kernel_texts(text):
@@ -198,6 +203,7 @@ def lint_statics(tracked, root):
 def main():
     root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
     table, bad, seen = include_table(root), 0, 0
+    pages = [open(os.path.join(root, f"docs/{p}.md"), encoding="utf-8").read() for p in ("LEGALITY", "REFUSALS")]
     tracked = files(root)
     there = set(tracked)
     for f in tracked:
@@ -220,8 +226,8 @@ def main():
             found += lint_columns(path, text)
         if path.endswith((".c", ".h", ".def", ".inc", ".map", ".md", ".py", ".sh", ".build")) or text.startswith("#!"):
             found += lint_names(path, text, there, bare)
-        if os.path.basename(path) in ("legal.def", "legal-solo.def"):
-            found += lint_rows(text, open(os.path.join(root, "docs/LEGALITY.md"), encoding="utf-8").read())
+        if path.startswith("rewrite/") and path.endswith((".c", ".h", ".def")):
+            found += lint_rows(text, *pages)
         for m in PATHS.finditer(text):
             found.append((text.count("\n", 0, m.start()) + 1, f"paths: {text[m.start():m.start() + 30].split()[0]}"))
         if text.startswith(("#!/usr/bin/env bash", "#!/bin/bash")) and "set -euo pipefail" not in text:
