@@ -116,23 +116,30 @@ static void test_how_many(void **state)
     close_fused(&w);
 }
 
-/* Where blocks do not wait for each other a trial runs one, whatever the work; none where the gate tries none. */
+/* Where blocks do not wait for each other a trial runs one; none where the gate tries none, nor of a large launch where
+ * there are more at the end. */
 static void test_one(void **state)
 {
-    static const unsigned orders[][2] = {{0, 0}, {1, RW_TRIAL_ORDERS}, {8, RW_TRIAL_ORDERS}};
+    static const struct {
+        uint64_t work;
+        unsigned orders, want;
+    } x[] = {{2 * RW_ORDERS_WORK, 0, 0},
+             {2 * RW_ORDERS_WORK, 1, RW_TRIAL_ORDERS},
+             {2 * RW_ORDERS_WORK, 8, 0},
+             {1 << 20, 8, RW_TRIAL_ORDERS}};
     struct world w;
     struct rw_trial t;
     open_fused(&w, &rw_block_fusion, 3);
     assert_false(rw_talks(w.next.prog));
-    for (size_t k = 0; k < sizeof orders / sizeof *orders; k++) {
+    for (size_t k = 0; k < sizeof x / sizeof *x; k++) {
         struct dt_err e = {0};
         begin_anew(&w, &t);
-        blocks(&w)->instructions = 2 * RW_ORDERS_WORK;
-        w.p.gate.orders = orders[k][0];
+        blocks(&w)->instructions = x[k].work;
+        w.p.gate.orders = x[k].orders;
         must(rw_trial_finish(&t, &e), &e);
-        assert_int_equal(t.orders, orders[k][1]);
-        assert_int_equal(t.order_work, 2 * RW_ORDERS_WORK * orders[k][1]);
-        assert_int_equal(t.ran, orders[k][1] > 0);
+        assert_int_equal(t.orders, x[k].want);
+        assert_int_equal(t.order_work, x[k].work * x[k].want);
+        assert_int_equal(t.ran, x[k].want > 0);
         rw_trial_done(&t);
     }
     close_fused(&w);
@@ -193,8 +200,7 @@ static void test_stopped(void **state)
         bool talks = x[k].kind == &rw_dataflow_fusion; /* the library takes no figures of those */
         open_fused(&w, x[k].kind, x[k].level);
         assert_int_equal(rw_talks(w.next.prog), talks);
-        w.p.gate.orders = 8;
-        unsigned want = talks ? 8 : RW_TRIAL_ORDERS;
+        unsigned want = w.p.gate.orders = talks ? 8 : RW_TRIAL_ORDERS; /* more, and none would run before the end */
         begin_anew(&w, &t);
         uint64_t honest = blocks(&w)->instructions;
         assert_int_equal(puts_, !talks);
