@@ -1,5 +1,5 @@
-/* Glances (rewrite/gate/glance.c): what a few blocks say that a candidate costs, who is asked, what is remembered of it,
- * and that planning finds the same with glances as without. And block orders that wait for the end.
+/* Glances (rewrite/gate/glance.c): what a few blocks say that a candidate costs, who is asked, what is remembered of
+ * it, and that planning finds the same with glances as without. And block orders that wait for the end.
  */
 #include "rewrite-world.h"
 
