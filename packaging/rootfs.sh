@@ -18,7 +18,8 @@ done
 names=()
 for f in "${files[@]}"; do names+=("/tmp/$(basename "$f")"); done
 
-# The user's name is taken by sysusers.d; without a systemd this is who reads it. The service makes its own socket then.
+# systemd-standalone-sysusers makes the user: there is no systemd. /run is empty in the end, so the service is told where
+# its socket goes.
 mmdebstrap --variant=minbase --include=systemd-standalone-sysusers,ca-certificates \
     --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
@@ -26,7 +27,5 @@ mmdebstrap --variant=minbase --include=systemd-standalone-sysusers,ca-certificat
     --customize-hook="copy-in $(printf '%s ' "${files[@]}")/tmp" \
     --customize-hook="chroot \"\$1\" apt-get -qy install --no-install-recommends ${names[*]}" \
     --customize-hook="chroot \"\$1\" rm -f ${names[*]}" \
-    --customize-hook="install -d -m 0755 \"\$1/run/dovetail\"" \
     "$suite" "$out"
-# what it is for: it starts, and says its version
 echo "$out: $(stat -c %s "$out") bytes"
