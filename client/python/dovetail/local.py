@@ -49,7 +49,8 @@ class Local:
         if self.cache:
             args += ["--cache", self.cache]
         try:
-            p = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+            p = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+                                 env=find.environment())
         except OSError as e:
             raise errors.make("worker-lost", f"{args[0]}: {e.strerror}", 502) from None
         late = threading.Event()

@@ -44,3 +44,48 @@ def test_version():
     with open(os.path.join(ROOT, "meson.build")) as f:
         theirs = re.search(r"version: '([0-9.]+)'", f.read())[1]
     assert dovetail.__version__ == mine == theirs
+
+
+def module(*args, path, **env):
+    base = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "DOVETAIL_HOME")}
+    return subprocess.run([sys.executable, *args], capture_output=True, text=True, timeout=120,
+                          env={**base, "PYTHONPATH": path, "DOVETAIL_DEVICE": "soft", **env})
+
+
+def test_demo(tmp_path):
+    """`python -m dovetail demo`: a plan whose bytes are the graph's, or a status and a reason."""
+    package = os.path.join(ROOT, "client/python")
+    here = {"path": package, "DOVETAIL_HOME": BUILD, "XDG_CACHE_HOME": str(tmp_path)}
+    r = module("-m", "dovetail", "demo", os.path.join(ROOT, "tests/corpus/ptx-only/graph.json"), **here)
+    assert r.returncode == 0, r.stderr
+    assert "2 launches" in r.stdout and "cache hit" in r.stdout
+    assert r.stdout.endswith("the plan's bytes are those of the posted launches\n")
+    r = module("-m", "dovetail", "demo", str(tmp_path / "none.json"), **here)
+    assert (r.returncode, r.stdout) == (1, "") and "none.json" in r.stderr and "Traceback" not in r.stderr
+    r = module("-m", "dovetail", "demo", "a", "b", **here)
+    assert (r.returncode, r.stdout) == (2, "") and r.stderr.startswith("usage: ")
+
+
+def test_wheel_layout(tmp_path):
+    """What lies in the package's own `_native` comes first; workers are told where Python has NVIDIA's libraries."""
+    shutil.copytree(os.path.join(ROOT, "client/python/dovetail"), tmp_path / "dovetail",
+                    ignore=shutil.ignore_patterns("_native", "__pycache__"))
+    native = tmp_path / "dovetail/_native"
+    for name in "bin/dovetail-worker", "lib/libdovetail.so.1", "lib/dovetail/libcuda.so.1":
+        (native / name).parent.mkdir(parents=True, exist_ok=True)
+        (native / name).touch()
+    sample = native / "share/doc/dovetail/examples/encoder/graph.json"
+    sample.parent.mkdir(parents=True)
+    sample.touch()
+    libs = tmp_path / "nvidia/cu13/lib"
+    libs.mkdir(parents=True)
+    script = ("from dovetail import find; print(find.worker(), find.library(), find.device(), find.sample(), "
+              "find.environment().get('DOVETAIL_CUDA_LIBS'), sep='\\n')")
+    found = [str(native / n) for n in ("bin/dovetail-worker", "lib/libdovetail.so.1", "lib/dovetail/libcuda.so.1")]
+    for env, want in ({"CUDA_HOME": ""}, str(libs)), ({"CUDA_HOME": "/cuda"}, "None"), \
+                     ({"CUDA_HOME": "", "DOVETAIL_CUDA_LIBS": "/mine"}, "/mine"):
+        r = module("-c", script, path=str(tmp_path), **env)
+        assert r.returncode == 0, r.stderr
+        lines = r.stdout.splitlines()
+        assert lines[:4] == found + [str(sample)]
+        assert lines[4].split(":")[0] == want
