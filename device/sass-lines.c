@@ -1,4 +1,5 @@
-/* Which line an instruction was made of: DWARF 2 line programs, as ptxas writes them with -lineinfo.
+/* Which line an instruction was made of: line programs of DWARF 2 (ptxas up to 13.0) and 3 (13.5, with three opcodes
+ * more, which move nothing), as ptxas writes them with -lineinfo; of 4, which has one byte more in the header, as well.
  *
  * .debug_line       what `.file` and `.loc` of the PTX say; without any in the PTX it is empty
  * .nv_debug_line_sass   the line of the PTX text itself, without file names
@@ -144,14 +145,16 @@ static int unit(struct code *c, const struct elf_file *f, unsigned section, stru
     unsigned version = (unsigned)fixed(&u, 2);
     uint64_t header = fixed(&u, 4), program = u.at + header;
     unsigned step = (unsigned)fixed(&u, 1);
-    fixed(&u, 1);
+    fixed(&u, version > 3 ? 2 : 1);
     int line_base = (int8_t)fixed(&u, 1);
     unsigned range = (unsigned)fixed(&u, 1), first = (unsigned)fixed(&u, 1);
     uint8_t operands[256] = {0};
     for (unsigned k = 1; k < first; k++)
         operands[k] = (uint8_t)fixed(&u, 1);
-    if (u.bad || version != 2 || !range || program > u.end || sass_lines_names(c, &u, &base) < 0)
-        return u.bad || version != 2 || !range || program > u.end ? 1 : DT_E_NOMEM;
+    if (u.bad || version < 2 || version > 4 || !range || program > u.end)
+        return 1;
+    if (sass_lines_names(c, &u, &base) < 0)
+        return DT_E_NOMEM;
     u.at = program;
     uint64_t address = 0, file = 1;
     int64_t line = 1;

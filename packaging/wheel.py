@@ -23,9 +23,8 @@ import zipfile
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 PLATFORM = "manylinux_2_34_x86_64"
-# NVRTC, and what makes machine code, without which no plan of CUDA C++ is more than the posted launches. The release
-# that ./dev takes: of 13.5, device/sass-lines.c does not find the lines of machine code, and every rewrite is refused.
-NEEDS = ["nvidia-cuda-nvrtc==13.0.*", "nvidia-nvjitlink==13.0.*"]
+# NVRTC, and what makes machine code, without which no plan of CUDA C++ is more than the posted launches.
+NEEDS = ["nvidia-cuda-nvrtc>=13.0,<14", "nvidia-nvjitlink>=13.0,<14"]
 # below TREE/usr: below dovetail/_native
 PARTS = ["bin/dovetail", "bin/dovetail-worker", "lib/dovetail/dovetail-nvrtc", "lib/dovetail/libcuda.so.1",
          "lib/dovetail/libcudart.so.13", "lib/dovetail/libcudart_static.a", "lib/dovetail/libdovetail-capture.so",
