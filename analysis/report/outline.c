@@ -203,8 +203,9 @@ static const char *buffer_of(struct outline *o, const char *launch, const char *
         const char *was = dt_json_text(old, "role"), *now = was;
         if (!strcmp(was, "input") && strcmp(role, "input"))
             now = "inout"; /* read first, written then */
-        outline_put(o, old, "role", json_string(now));
-        if (!strcmp(now, "output") && u->reads)
+        bool between = !strcmp(now, "output") && u->reads;
+        outline_put(o, old, "role", json_string(now)); /* and the string that it had is gone */
+        if (between)
             outline_put(o, old, "between", json_true());
         return name;
     }
