@@ -497,6 +497,7 @@ int rw_trial_judged(struct rw_trial *t, struct rw_gate *g, const struct rw_edit 
         return 0;
     if (key_of(t, t->key) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    memcpy(next->key, t->key, sizeof next->key); /* by it equal ones gained as much (compare.c) */
     int may = rw_trial_touch(t, e);
     if (may <= 0)
         return may;                            /* 0: rw_trial_finish has nothing to go on with */
