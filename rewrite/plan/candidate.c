@@ -21,6 +21,7 @@
  * are may be in the wrong order. */
 #define GLANCE 0.05
 #define CLOSE 0.015
+#define LEVELS_MOST 16 /* of a kind */
 
 /* ---- names of modules -------------------------------------------------------------------------------------------- */
 
@@ -106,8 +107,8 @@ int rw_state_push(struct rw_planner *p, struct rw_state *next, size_t entry, str
 }
 
 /* If the error concerns the candidate alone: add it to `why` and return 1. Otherwise return the error. */
-static int choose_refused(int r, const char *what, struct dt_err *mine, const char *otherwise, struct dt_str *why,
-                          struct dt_err *e)
+static int as_refusal(int r, const char *what, struct dt_err *mine, const char *otherwise, struct dt_str *why,
+                      struct dt_err *e)
 {
     if (r < 0 && !rw_fatal(r)) {
         dt_str_addf(why, "%s%s: %s", why->len ? "; " : "", what,
@@ -196,9 +197,9 @@ static int hopeless(void *user, struct rw_state *next, struct dt_err *e)
 /* Build, try and time the candidate at one level. 0: *next is there; 1: refused, `why` says so; negative: error.
  * *ret_fresh: how many module names are new. *ret_wrong: the trial failed. hope: NULL: it is tried however slow it
  * is. */
-static int choose_build(struct rw_planner *p, struct rw_edit *x, unsigned level, struct hope *hope,
-                        struct rw_trial *trial, struct rw_state *next, unsigned *ret_fresh, bool *ret_wrong,
-                        struct dt_str *why, struct dt_err *e)
+static int build_level(struct rw_planner *p, struct rw_edit *x, unsigned level, struct hope *hope,
+                       struct rw_trial *trial, struct rw_state *next, unsigned *ret_fresh, bool *ret_wrong,
+                       struct dt_str *why, struct dt_err *e)
 {
     struct dt_err mine = {0};
     uint32_t first = 0;
@@ -219,7 +220,7 @@ static int choose_build(struct rw_planner *p, struct rw_edit *x, unsigned level,
             !rw_fatal(r)) {
             *ret_wrong = true;
             dt_str_done(why);
-            r = choose_refused(r, "verification", &mine, "the results differ", why, e);
+            r = as_refusal(r, "verification", &mine, "the results differ", why, e);
             rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
             return r;
         }
@@ -231,7 +232,7 @@ static int choose_build(struct rw_planner *p, struct rw_edit *x, unsigned level,
         if (r < 0 && !rw_fatal(r)) {
             *ret_wrong = true;
             dt_str_done(why);
-            r = choose_refused(rw_recover(p->dev, r, &mine), "verification", &mine, "the results differ", why, e);
+            r = as_refusal(rw_recover(p->dev, r, &mine), "verification", &mine, "the results differ", why, e);
             rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
             return r;
         }
@@ -241,18 +242,18 @@ static int choose_build(struct rw_planner *p, struct rw_edit *x, unsigned level,
     }
     if (r == 0)
         rw_budget_built(p, trial, *ret_fresh);
-    return r == 1 ? 1 : choose_refused(r, "building", &mine, NULL, why, e);
+    return r == 1 ? 1 : as_refusal(r, "building", &mine, NULL, why, e);
 }
 
 /* What the kind asks of its own launches' block maps. 0: it holds; 1: refused; negative: error. */
-static int choose_well(struct rw_planner *p, const struct rw_edit *x, struct rw_state *next, struct dt_str *why,
-                       struct dt_err *e)
+static int well_made(struct rw_planner *p, const struct rw_edit *x, struct rw_state *next, struct dt_str *why,
+                     struct dt_err *e)
 {
     struct dt_err bad = {0};
     if (!x->kind->made_well)
         return 0;
     int r = next->ana ? 0 : analyse(p, x, false, next, &bad);
-    r = choose_refused(rw_recover(p->dev, r, &bad), "analysis of the new launch", &bad, NULL, why, e);
+    r = as_refusal(rw_recover(p->dev, r, &bad), "analysis of the new launch", &bad, NULL, why, e);
     return r ? r : !x->kind->made_well(x, next, why);
 }
 
@@ -277,11 +278,11 @@ static void accept_half(void *user, size_t k)
 }
 
 /* Verify the state quickly and analyse it. 0, 1: refused, negative: error. */
-static int choose_accept(struct rw_planner *p, const struct rw_edit *x, struct rw_trial *trial, struct rw_state *next,
-                         struct dt_str *why, struct dt_err *e)
+static int accept_level(struct rw_planner *p, const struct rw_edit *x, struct rw_trial *trial, struct rw_state *next,
+                        struct dt_str *why, struct dt_err *e)
 {
     struct dt_err bad = {0};
-    int r = choose_well(p, x, next, why, e);
+    int r = well_made(p, x, next, why, e);
     if (r)
         return r;
     if (trial->want || trial->known) { /* the device is busy with one thing and one thread */
@@ -304,7 +305,7 @@ static int choose_accept(struct rw_planner *p, const struct rw_edit *x, struct r
                        : !analysed       ? "analysis of the new launch"
                        : r == DT_E_GRAPH ? "stream-order"
                                          : "analysis before griddepcontrol.wait";
-    r = choose_refused(rw_recover(p->dev, r, &bad), what, &bad, verified ? NULL : "the results differ", why, e);
+    r = as_refusal(rw_recover(p->dev, r, &bad), what, &bad, verified ? NULL : "the results differ", why, e);
     rw_budget_accepted(p, trial, next);
     if (r == 1)
         rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
@@ -312,10 +313,19 @@ static int choose_accept(struct rw_planner *p, const struct rw_edit *x, struct r
 }
 
 /* Append `more` to `why`. */
-static void choose_add(struct dt_str *why, const char *more)
+static void add_reason(struct dt_str *why, const char *more)
 {
     if (more && *more)
         dt_str_addf(why, "%s%s", why->len ? "; " : "", more);
+}
+
+/* Why levels were refused; not of the one that is kept: a kind may name two so, and the other has nothing to say then
+ * (`register` has two sides). */
+static void add_refusals(struct dt_str *why, const struct dt_str *refusal, const char *const *levels, const char *kept)
+{
+    for (unsigned l = 0; l < LEVELS_MOST && levels[l]; l++)
+        if (!kept || strcmp(levels[l], kept))
+            add_reason(why, refusal[l].s);
 }
 
 /* Add to `why` how the level's time compares with that of the newest state. */
@@ -350,7 +360,7 @@ static int beaten(struct rw_planner *p, const struct rw_rewrite *rival, const ui
         return r;
     r = rival->open(&x, &verdict, &no, e);
     if (r == 0)
-        r = choose_build(p, &x, 0, &hope, &trial, &other, &fresh, &wrong, &no, e);
+        r = build_level(p, &x, 0, &hope, &trial, &other, &fresh, &wrong, &no, e);
     p->nname -= fresh;
     int still = 1;
     if (r == 0) {
@@ -360,7 +370,7 @@ static int beaten(struct rw_planner *p, const struct rw_rewrite *rival, const ui
             int sure = rw_faster(p, &p->state.p[p->state.n - 1], &other, &no, &mine);
             still = sure < 0 ? sure : !sure;
         }
-        r = choose_refused(still < 0 ? still : 0, "measuring", &mine, NULL, &no, e);
+        r = as_refusal(still < 0 ? still : 0, "measuring", &mine, NULL, &no, e);
     }
     if (r == 0 && !still) {
         dt_str_addf(why, "%sby %s instead %s %.2f us", why->len ? "; " : "", rival->name, how(&other),
@@ -402,7 +412,7 @@ int rw_try_anyway(struct rw_planner *p, const struct rw_rewrite *w, const uint32
     struct rw_state *now = &p->state.p[p->state.n - 1], next = {0}, best = {0};
     struct rw_edit x;
     struct rw_trial trial = {0};
-    struct dt_str why = {0}, note = {0}, noise = {0};
+    struct dt_str why = {0}, note = {0}, noise = {0}, refusal[LEVELS_MOST] = {0};
     double before = 0, after = 0;
     enum rw_verdict verdict = RW_REFUSED;
     unsigned l = way ? way->level : 0, place = 0, names = 0; /* the best one's level; its count of new module names */
@@ -433,7 +443,7 @@ int rw_try_anyway(struct rw_planner *p, const struct rw_rewrite *w, const uint32
         unsigned fresh;
         rw_trial_done(&trial);
         rw_state_done(&next);
-        r = choose_build(p, &x, l, way || again ? NULL : &hope, &trial, &next, &fresh, &wrong, &reason, e);
+        r = build_level(p, &x, l, way || again ? NULL : &hope, &trial, &next, &fresh, &wrong, &reason, e);
         p->nname -= fresh; /* until it is kept */
         int faster = 0;
         bool waits = r == 0 && next.glanced && waits_now(&hope, &next, l, &why, levels);
@@ -442,14 +452,14 @@ int rw_try_anyway(struct rw_planner *p, const struct rw_rewrite *w, const uint32
             faster = best.graph ? rw_better(p, &best, &next, &noise, &mine) : 1;
             if (faster == 1 && (!best.graph || !rw_measures(p)) && !(way && way->detour))
                 faster = rw_faster(p, now, &next, &noise, &mine);
-            r = choose_refused(faster < 0 ? faster : 0, "measuring", &mine, NULL, &reason, e);
+            r = as_refusal(faster < 0 ? faster : 0, "measuring", &mine, NULL, &reason, e);
         }
         if (waits) {
         } else if (r == 1 && !wrong) { /* refused at this level */
-            if (levels[l] && levels[l + 1])
-                choose_add(&note, reason.s);
+            if (levels[l] && levels[l + 1] && l < LEVELS_MOST)
+                add_reason(&refusal[l], reason.s);
             else if (verdict == RW_REFUSED)
-                choose_add(&why, reason.s);
+                add_reason(&why, reason.s);
             r = 0;
         } else if (r == 0 && !faster) {
             slower = w->falling;
@@ -458,23 +468,23 @@ int rw_try_anyway(struct rw_planner *p, const struct rw_rewrite *w, const uint32
                 level = levels[l];
                 verdict = RW_DROPPED;
             }
-            choose_add(&why, reason.s);
+            add_reason(&why, reason.s);
             loses(&why, levels[l], now, &next);
-            choose_add(&why, noise.s);
+            add_reason(&why, noise.s);
         } else if (r >= 0) {
             if (r == 0)
-                r = choose_accept(p, &x, &trial, &next, &reason, e);
+                r = accept_level(p, &x, &trial, &next, &reason, e);
             wrong = r == 1;
             if (wrong) { /* then nothing that this rewrite made of these launches is trusted */
                 dt_str_done(&why);
-                choose_add(&why, reason.s);
+                add_reason(&why, reason.s);
                 if (x.hint.len)
                     dt_str_addf(&why, "%s", x.hint.s);
             } else if (r == 0) {
                 if (best.graph)
                     loses(&why, level, now, &best);
-                choose_add(&note, reason.s);
-                choose_add(&note, noise.s); /* what the library knew */
+                add_reason(&note, reason.s);
+                add_reason(&note, noise.s); /* what the library knew */
                 rw_state_done(&best);
                 best = next;
                 memset(&next, 0, sizeof next);
@@ -506,13 +516,16 @@ int rw_try_anyway(struct rw_planner *p, const struct rw_rewrite *w, const uint32
         if (r == 1) {
             verdict = RW_DROPPED;
             loses(&why, level, now, &best);
-            choose_add(&why, better.s);
+            add_reason(&why, better.s);
         }
         dt_str_done(&better);
         if (r < 0)
             goto done;
     }
-    choose_add(&why, wrong ? NULL : note.s);
+    if (!wrong) {
+        add_refusals(&why, refusal, levels, verdict == RW_KEPT ? level : NULL);
+        add_reason(&why, note.s);
+    }
     r = rw_entry_record(p, w, launch, nlaunch, level, verdict, &why, before, after, &at, e);
     if (r == 0 && verdict == RW_KEPT)
         r = rw_gain(p, now, &best, p->entry.p[at].gain, e);
@@ -532,6 +545,8 @@ done:
     dt_str_done(&why);
     dt_str_done(&note);
     dt_str_done(&noise);
+    for (l = 0; l < LEVELS_MOST; l++)
+        dt_str_done(&refusal[l]);
     if (opened)
         w->close(&x);
     rw_edit_done(&x);

@@ -621,8 +621,9 @@ def main():
     exe = sys.argv[1]
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 20
     first = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+    step = int(sys.argv[4]) if len(sys.argv) > 4 else 1
     began = time.monotonic()
-    kinds, total, gains, wrong = each(exe, range(first, first + count), check)
+    kinds, total, gains, wrong = each(exe, range(first, first + count * step, step), check)
     never = table(total, kinds)
     print("%d graphs, %d wrong, %.0f s; never kept: %s; geometric mean %.3f times as fast (modeled)" %
           (count, len(wrong), time.monotonic() - began, ", ".join(never) or "none",
