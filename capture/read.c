@@ -108,18 +108,28 @@ static bool read_side(struct reader *r, struct cap_op *o, uint32_t which, uint64
 }
 
 /* ---- records ---- */
+/* What a record begins with, into `head`; *p and *n are what is behind it. false: the record is shorter. */
+static bool take_head(void *head, size_t bytes, const uint8_t **p, size_t *n)
+{
+    if (*n < bytes)
+        return false;
+    memcpy(head, *p, bytes);
+    *p += bytes;
+    *n -= bytes;
+    return true;
+}
+
 static int read_launch(struct reader *r, const uint8_t *p, size_t n)
 {
     struct cap_op o = {.kind = CAP_KERNEL};
-    if (n < sizeof o.launch)
+    if (!take_head(&o.launch, sizeof o.launch, &p, &n))
         return 1;
-    memcpy(&o.launch, p, sizeof o.launch);
     size_t params = (size_t)o.launch.nparam * sizeof *o.param;
-    if (o.launch.nparam > 4096 || o.launch.total > 32764 || n - sizeof o.launch != params + o.launch.total)
+    if (o.launch.nparam > 4096 || o.launch.total > 32764 || n != params + o.launch.total)
         return 1;
     o.stream = o.launch.stream;
-    o.param = (const struct cap_param *)(p + sizeof o.launch);
-    o.block = p + sizeof o.launch + params;
+    o.param = (const struct cap_param *)p;
+    o.block = p + params;
     for (uint32_t i = 0; i < o.launch.nparam; i++)
         if (o.param[i].at > o.launch.total || o.param[i].bytes > o.launch.total - o.param[i].at)
             return 1;
@@ -182,11 +192,10 @@ static bool host_memory(const struct reader *r, uint64_t at)
 static int read_copy(struct reader *r, const uint8_t *p, size_t n)
 {
     struct cap_copy c;
-    if (n < sizeof c)
+    if (!take_head(&c, sizeof c, &p, &n))
         return 1;
-    memcpy(&c, p, sizeof c);
-    const uint8_t *data = c.flags & CAP_BYTES ? p + sizeof c : NULL;
-    if (c.width > UINT64_C(1) << 38 || c.height > UINT32_MAX || (data && n - sizeof c != c.width * c.height))
+    const uint8_t *data = c.flags & CAP_BYTES ? p : NULL;
+    if (c.width > UINT64_C(1) << 38 || c.height > UINT32_MAX || (data && n != c.width * c.height))
         return 1;
     bool own = c.to == c.from; /* the host wrote there itself */
     bool from_host = c.flags & CAP_FROM_HOST && (own || !host_memory(r, c.from));
@@ -218,10 +227,9 @@ static int read_copy(struct reader *r, const uint8_t *p, size_t n)
 static int read_seen(struct reader *r, const uint8_t *p, size_t n)
 {
     struct cap_seen s;
-    if (n < sizeof s)
+    if (!take_head(&s, sizeof s, &p, &n))
         return 1;
-    memcpy(&s, p, sizeof s);
-    uint64_t at = sizeof s;
+    uint64_t at = 0;
     size_t i = r->t->op.n;
     while (i > 0 && !(r->t->op.p[i - 1].kind == CAP_TAKE && r->t->op.p[i - 1].number == s.number))
         i--;
@@ -245,30 +253,27 @@ static const char *read_text(struct reader *r, const uint8_t *p, size_t n)
 static int read_image(struct reader *r, const uint8_t *p, size_t n)
 {
     struct cap_image_head h;
-    if (n < sizeof h)
+    if (!take_head(&h, sizeof h, &p, &n))
         return 1;
-    memcpy(&h, p, sizeof h);
-    struct cap_image i = {.form = h.form, .data = p + sizeof h, .len = n - sizeof h, .number = CAP_NONE};
+    struct cap_image i = {.form = h.form, .data = p, .len = n, .number = CAP_NONE};
     return h.image != r->t->image.n ? 1 : dt_push(&r->t->image, i) ? 0 : nomem(r);
 }
 
 static int read_function(struct reader *r, const uint8_t *p, size_t n)
 {
     struct cap_function f;
-    if (n < sizeof f)
+    if (!take_head(&f, sizeof f, &p, &n))
         return 1;
-    memcpy(&f, p, sizeof f);
-    struct cap_entry x = {read_text(r, p + sizeof f, n - sizeof f), f.image < r->t->image.n ? f.image : CAP_NONE, NULL};
+    struct cap_entry x = {read_text(r, p, n), f.image < r->t->image.n ? f.image : CAP_NONE, NULL};
     return f.function != r->t->entry.n ? 1 : dt_push(&r->t->entry, x) ? 0 : nomem(r);
 }
 
 static int read_variable(struct reader *r, const uint8_t *p, size_t n)
 {
     struct cap_variable v;
-    if (n < sizeof v)
+    if (!take_head(&v, sizeof v, &p, &n))
         return 1;
-    memcpy(&v, p, sizeof v);
-    const char *name = read_text(r, p + sizeof v, n - sizeof v);
+    const char *name = read_text(r, p, n);
     return v.image < r->t->image.n ? add_memory(r, v.at, v.bytes, CAP_DEVICE_MEMORY, v.image, name) : 0;
 }
 

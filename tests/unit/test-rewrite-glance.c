@@ -14,6 +14,13 @@ struct asked { /* what `hopeless` was shown, and what it says */
     double us;
 };
 
+struct glance { /* one world, in which a and b are fused and tried */
+    struct world w;
+    struct rw_trial t;
+    struct asked a;
+    struct dt_err e;
+};
+
 static int ask(void *user, struct rw_state *next, struct dt_err *e)
 {
     struct asked *a = user;
@@ -23,169 +30,153 @@ static int ask(void *user, struct rw_state *next, struct dt_err *e)
     return a->answer;
 }
 
+/* least: of how much work on there are glances */
+static void glance_open(struct glance *g, uint64_t least, int answer)
+{
+    *g = (struct glance){.a = {.p = &g->w.p, .answer = answer}};
+    world_open(&g->w);
+    rw_hooks.glance = least;
+}
+
 /* a and b fused in global memory; wrong: with another constant */
-static void open_fused(struct world *w, bool wrong)
+static void open_fused(struct glance *g, bool wrong)
 {
     const uint32_t pair[2] = {0, 1};
-    struct dt_err e = {0};
+    struct world *w = &g->w;
     struct dt_str why = {0};
     enum rw_verdict v;
     unsigned level = 0;
     while (strcmp(rw_block_fusion.levels[level], "global"))
         level++;
-    must(rw_edit_init(&w->x, &rw_block_fusion, dev_info(w->dev), &w->opt, &w->p.state.p[0], pair, 2, &e), &e);
-    assert_int_equal(rw_block_fusion.open(&w->x, &v, &why, &e), 0);
-    assert_int_equal(rw_block_fusion.build(&w->x, level, &why, &e), 0);
+    must(rw_edit_init(&w->x, &rw_block_fusion, dev_info(w->dev), &w->opt, &w->p.state.p[0], pair, 2, &g->e), &g->e);
+    assert_int_equal(rw_block_fusion.open(&w->x, &v, &why, &g->e), 0);
+    assert_int_equal(rw_block_fusion.build(&w->x, level, &why, &g->e), 0);
     dt_str_done(&why);
     snprintf(w->x.part.p[0].module, sizeof w->x.part.p[0].module, "f0");
     if (wrong)
         memcpy(strstr(w->x.part.p[0].ptx.s, "0f40000000"), "0f40000001", 10);
-    must(rw_state_make(&w->p, &w->x, &w->next, &w->fused, &e), &e);
+    must(rw_state_make(&w->p, &w->x, &w->next, &w->fused, &g->e), &g->e);
 }
 
-static void close_fused(struct world *w)
+static void close_fused(struct glance *g)
 {
-    rw_state_done(&w->next);
-    rw_block_fusion.close(&w->x);
-    rw_edit_done(&w->x);
+    rw_state_done(&g->w.next);
+    rw_block_fusion.close(&g->w.x);
+    rw_edit_done(&g->w.x);
 }
 
-static int judged(struct world *w, struct rw_trial *t, struct asked *a, struct dt_err *e)
+/* The trial of what is open gives r; the caller ends it. */
+static void judged(struct glance *g, int r)
 {
-    struct rw_judge judge = {ask, a};
-    return rw_trial_judged(t, &w->p.gate, &w->x, &w->next, w->fused, &judge, e);
+    struct rw_judge judge = {ask, &g->a};
+    assert_int_equal(rw_trial_judged(&g->t, &g->w.p.gate, &g->w.x, &g->w.next, g->w.fused, &judge, &g->e), r);
+}
+
+static void open_judged(struct glance *g, bool wrong, int r)
+{
+    open_fused(g, wrong);
+    judged(g, r);
+}
+
+static void close_judged(struct glance *g)
+{
+    rw_trial_done(&g->t);
+    close_fused(g);
 }
 
 /* The glance's time is about that of the whole, and what it leaves hope for runs whole. */
 static void test_about(void **state)
 {
-    struct world w;
-    struct rw_trial t;
-    struct dt_err e = {0};
-    world_open(&w);
-    struct asked a = {.p = &w.p};
-    rw_hooks.glance = 1;
-    open_fused(&w, false);
-    assert_int_equal(judged(&w, &t, &a, &e), 1);
-    assert_int_equal(a.times, 1);
-    assert_false(t.glanced || t.repeated);
-    must(rw_state_time(&w.p, &w.next, &e), &e);
-    assert_true(a.us > 0.99 * w.next.time.time_us && a.us < 1.01 * w.next.time.time_us);
-    must(rw_trial_finish(&t, &e), &e);
-    rw_trial_done(&t);
-    close_fused(&w);
-    open_fused(&w, false); /* it passed: nobody is asked again */
-    assert_int_equal(judged(&w, &t, &a, &e), 1);
-    assert_true(t.known && t.repeated && a.times == 1);
-    rw_trial_done(&t);
-    close_fused(&w);
-    world_close(&w);
+    struct glance g;
+    glance_open(&g, 1, 0);
+    open_judged(&g, false, 1);
+    assert_int_equal(g.a.times, 1);
+    assert_false(g.t.glanced || g.t.repeated);
+    must(rw_state_time(&g.w.p, &g.w.next, &g.e), &g.e);
+    assert_true(g.a.us > 0.99 * g.w.next.time.time_us && g.a.us < 1.01 * g.w.next.time.time_us);
+    must(rw_trial_finish(&g.t, &g.e), &g.e);
+    close_judged(&g);
+    open_judged(&g, false, 1); /* it passed: nobody is asked again */
+    assert_true(g.t.known && g.t.repeated && g.a.times == 1);
+    close_judged(&g);
+    world_close(&g.w);
 }
 
 /* What is hopeless is not compared, nor taken for passed by an equal one, which costs the same at once. */
 static void test_hopeless(void **state)
 {
-    struct world w;
-    struct rw_trial t;
-    struct dt_err e = {0};
-    world_open(&w);
-    struct asked a = {.p = &w.p, .answer = 1};
-    rw_hooks.glance = 1;
+    struct glance g;
+    glance_open(&g, 1, 1);
     double first = 0;
     for (int k = 0; k < 2; k++) {
-        open_fused(&w, true);
-        assert_int_equal(judged(&w, &t, &a, &e), 1);
-        assert_true(t.glanced && !t.known && t.repeated == (k == 1) && (t.work > 0) == (k == 0));
-        assert_null(rw_trial_find(&w.p.gate, t.key));
-        assert_true(a.us > 0 && (!k || a.us == first));
-        first = a.us;
-        rw_trial_done(&t);
-        close_fused(&w);
+        open_judged(&g, true, 1);
+        assert_true(g.t.glanced && !g.t.known && g.t.repeated == (k == 1) && (g.t.work > 0) == (k == 0));
+        assert_null(rw_trial_find(&g.w.p.gate, g.t.key));
+        assert_true(g.a.us > 0 && (!k || g.a.us == first));
+        first = g.a.us;
+        close_judged(&g);
     }
-    a.answer = 0;
-    open_fused(&w, true);
-    assert_int_equal(judged(&w, &t, &a, &e), DT_E_INTERNAL);
-    assert_false(t.glanced || t.repeated);
-    assert_int_equal(a.times, 3);
-    dt_err_done(&e);
-    rw_trial_done(&t);
-    close_fused(&w);
-    world_close(&w);
+    g.a.answer = 0;
+    open_judged(&g, true, DT_E_INTERNAL);
+    assert_false(g.t.glanced || g.t.repeated);
+    assert_int_equal(g.a.times, 3);
+    dt_err_done(&g.e);
+    close_judged(&g);
+    world_close(&g.w);
 }
 
 /* Small launches, and kinds whose blocks differ, run whole at once; an error of the judge is one of the trial. */
 static void test_not(void **state)
 {
-    struct world w;
-    struct rw_trial t;
-    struct dt_err e = {0};
-    world_open(&w);
-    struct asked a = {.p = &w.p, .answer = 1};
-    rw_hooks.glance = 0;
-    open_fused(&w, false);
-    assert_int_equal(judged(&w, &t, &a, &e), 1);
-    assert_true(!a.times && !t.glanced);
-    rw_trial_done(&t);
-    close_fused(&w);
-    world_close(&w);
-
-    world_open(&w);
-    a.p = &w.p;
-    rw_hooks.glance = 1;
+    struct glance g;
     struct rw_rewrite uneven = rw_block_fusion;
     uneven.uneven = true;
-    open_fused(&w, false);
-    w.x.kind = &uneven;
-    assert_int_equal(judged(&w, &t, &a, &e), 1);
-    assert_true(!a.times && !t.glanced);
-    rw_trial_done(&t);
-    close_fused(&w);
-    world_close(&w);
-
-    world_open(&w);
-    a = (struct asked){.p = &w.p, .answer = DT_E_NOMEM};
-    open_fused(&w, false);
-    assert_int_equal(judged(&w, &t, &a, &e), DT_E_NOMEM);
-    assert_int_equal(a.times, 1);
-    rw_trial_done(&t);
-    close_fused(&w);
-    world_close(&w);
+    for (int k = 0; k < 2; k++) {
+        glance_open(&g, k, 1); /* by 0: as much as planning takes */
+        open_fused(&g, false);
+        g.w.x.kind = k ? &uneven : g.w.x.kind;
+        judged(&g, 1);
+        assert_true(!g.a.times && !g.t.glanced);
+        close_judged(&g);
+        world_close(&g.w);
+    }
+    glance_open(&g, 1, DT_E_NOMEM);
+    open_judged(&g, false, DT_E_NOMEM);
+    assert_int_equal(g.a.times, 1);
+    close_judged(&g);
+    world_close(&g.w);
 }
 
 /* Of large launches the trial leaves all block orders to the end, where all run. */
 static void test_orders(void **state)
 {
-    struct world w;
-    struct rw_trial t;
-    struct dt_err e = {0};
-    world_open(&w);
-    struct asked a = {.p = &w.p};
-    w.p.gate.orders = 8;
+    struct glance g;
+    struct rw_gate *gate = &g.w.p.gate;
     for (int large = 0; large < 2; large++) {
-        rw_hooks.glance = large;
-        open_fused(&w, false);
-        assert_int_equal(judged(&w, &t, &a, &e), 1);
-        must(rw_trial_finish(&t, &e), &e);
-        assert_int_equal(t.orders, large ? 0 : RW_TRIAL_ORDERS);
-        assert_true((t.order_work > 0) == !large);
-        rw_trial_done(&t);
-        must(ana_run(w.dev, w.next.prog, NULL, &w.next.ana, &e), &e);
-        size_t before = w.p.gate.tried.n;
-        assert_int_equal(rw_orders_rest(&w.p.gate, &w.next, &e), 0);
-        assert_true(w.p.gate.tried.n == before + 1 && w.p.gate.tried.p[before].orders == 8);
-        close_fused(&w);
-        world_close(&w);
-        world_open(&w);
-        w.p.gate.orders = 8;
+        glance_open(&g, large, 0);
+        gate->orders = 8;
+        open_judged(&g, false, 1);
+        must(rw_trial_finish(&g.t, &g.e), &g.e);
+        assert_int_equal(g.t.orders, large ? 0 : RW_TRIAL_ORDERS);
+        assert_true((g.t.order_work > 0) == !large);
+        rw_trial_done(&g.t);
+        must(ana_run(g.w.dev, g.w.next.prog, NULL, &g.w.next.ana, &g.e), &g.e);
+        size_t before = gate->tried.n;
+        assert_int_equal(rw_orders_rest(gate, &g.w.next, &g.e), 0);
+        assert_true(gate->tried.n == before + 1 && gate->tried.p[before].orders == 8);
+        close_fused(&g);
+        world_close(&g.w);
     }
     /* what cannot run alone is said, so that the whole runs under the race detector */
-    open_fused(&w, false);
-    must(ana_run(w.dev, w.next.prog, NULL, &w.next.ana, &e), &e);
-    w.next.graph->nbuffer--; /* as a layout has fewer */
-    assert_int_equal(rw_orders_rest(&w.p.gate, &w.next, &e), 1);
-    w.next.graph->nbuffer++;
-    close_fused(&w);
-    world_close(&w);
+    glance_open(&g, 1, 0);
+    gate->orders = 8;
+    open_fused(&g, false);
+    must(ana_run(g.w.dev, g.w.next.prog, NULL, &g.w.next.ana, &g.e), &g.e);
+    g.w.next.graph->nbuffer--; /* as a layout has fewer */
+    assert_int_equal(rw_orders_rest(gate, &g.w.next, &g.e), 1);
+    g.w.next.graph->nbuffer++;
+    close_fused(&g);
+    world_close(&g.w);
 }
 
 static char *plan_of(struct world *w, uint64_t glance, unsigned *ret_glanced)
