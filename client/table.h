@@ -5,41 +5,41 @@
 
 #include "client/cli.h"
 
-/* Options by bit: those that verbs take have theirs in the verb's row; those of ANYWHERE go with every verb. */
-enum {
-    O_JSON = 1,
-    O_SOCKET = 1 << 1,
-    O_LOCAL = 1 << 2,
-    O_DEVICE = 1 << 3,
-    O_CACHE = 1 << 4,
-    O_TIMEOUT = 1 << 5,
-    O_MAPS = 1 << 6,
-    O_EDGES = 1 << 7,
-    O_OUTPUT = 1 << 8,
-    O_ALLOW = 1 << 9,
-    O_DENY = 1 << 10,
-    O_BUDGET = 1 << 11,
-    O_SEED = 1 << 12,
-    O_DUMP = 1 << 13,
-    O_HELP = 1 << 14,
-    O_LIMIT = 1 << 15,
-    O_AGE = 1 << 16,
-    O_BYTES = 1 << 17,
-    O_STALE = 1 << 18,
-    O_CHECK = 1 << 19,
-    O_SCHEDULE = 1 << 20,
-    O_CALIBRATE = 1 << 21,
-    O_WHOLE = 1 << 22,
-    O_SIGNATURE = 1 << 23,
-    O_SELECT = 1 << 24,
-    O_SIGN = 1 << 25,
-    O_SIGNERS = 1 << 26,
-    O_REPORT = 1 << 27,
-    O_ALL = 1 << 28,
-    O_MEMORY = 1 << 29,
-    O_FLAGS = 1 << 30,
-};
-#define O_CAPTURE (INT64_C(1) << 31)
+/* Options by bit: those that verbs take have theirs in the verb's row; those of ANYWHERE go with every verb. No
+ * enumeration, since there are more than an int has bits for. */
+#define OPT_BIT(n) (INT64_C(1) << (n))
+#define O_JSON OPT_BIT(0)
+#define O_SOCKET OPT_BIT(1)
+#define O_LOCAL OPT_BIT(2)
+#define O_DEVICE OPT_BIT(3)
+#define O_CACHE OPT_BIT(4)
+#define O_TIMEOUT OPT_BIT(5)
+#define O_MAPS OPT_BIT(6)
+#define O_EDGES OPT_BIT(7)
+#define O_OUTPUT OPT_BIT(8)
+#define O_ALLOW OPT_BIT(9)
+#define O_DENY OPT_BIT(10)
+#define O_BUDGET OPT_BIT(11)
+#define O_SEED OPT_BIT(12)
+#define O_DUMP OPT_BIT(13)
+#define O_HELP OPT_BIT(14)
+#define O_LIMIT OPT_BIT(15)
+#define O_AGE OPT_BIT(16)
+#define O_BYTES OPT_BIT(17)
+#define O_STALE OPT_BIT(18)
+#define O_CHECK OPT_BIT(19)
+#define O_SCHEDULE OPT_BIT(20)
+#define O_CALIBRATE OPT_BIT(21)
+#define O_WHOLE OPT_BIT(22)
+#define O_SIGNATURE OPT_BIT(23)
+#define O_SELECT OPT_BIT(24)
+#define O_SIGN OPT_BIT(25)
+#define O_SIGNERS OPT_BIT(26)
+#define O_REPORT OPT_BIT(27)
+#define O_ALL OPT_BIT(28)
+#define O_MEMORY OPT_BIT(29)
+#define O_FLAGS OPT_BIT(30)
+#define O_CAPTURE OPT_BIT(31)
 #define ANYWHERE (O_JSON | O_SOCKET | O_LOCAL | O_DEVICE | O_CACHE | O_TIMEOUT | O_HELP)
 
 struct cli_opt {
