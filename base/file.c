@@ -135,15 +135,19 @@ uint64_t dt_now_us(void)
     return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-char *dt_beside_self(const char *rel)
+int dt_beside_self(const char *rel, char **ret, struct dt_err *e)
 {
-    char self[4096], *out = NULL;
+    char self[4096], *out;
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n < 0)
-        return NULL;
+        return dt_err_set(e, DT_E_IO, "/proc/self/exe, by which a program finds what is installed beside it: %s",
+                          strerror(errno));
     self[n] = 0;
     char *slash = strrchr(self, '/');
     if (slash)
         *slash = 0;
-    return asprintf(&out, "%s/%s", self, rel) < 0 ? NULL : out;
+    if (asprintf(&out, "%s/%s", self, rel) < 0)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    *ret = out;
+    return 0;
 }

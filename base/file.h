@@ -16,7 +16,7 @@ int dt_mkdirs(const char *path, struct dt_err *e);  /* as mkdir -p */
 int dt_read_full(int fd, void *p, size_t n);        /* 0, DT_E_IO (errno), or 1 at a clean end before any byte */
 int dt_write_full(int fd, const void *p, size_t n); /* 0 or DT_E_IO */
 uint64_t dt_now_us(void);                           /* monotonic */
-/* Path of a file beside the running program: DIR(argv0 by /proc/self/exe) + "/" + rel. Caller frees. */
-char *dt_beside_self(const char *rel);
+/* Path of a file beside the running program: the folder of /proc/self/exe + "/" + rel. Caller frees *ret. */
+int dt_beside_self(const char *rel, char **ret, struct dt_err *e);
 
 #endif

@@ -20,24 +20,28 @@
 #include "client/cli.h"
 
 /* Beside the build's or the installation's `dovetail`. */
-static char *capture_library(void)
+static int capture_library(char **ret, struct dt_err *e)
 {
     static const char *const at[] = {"../capture/libdovetail-capture.so", "../lib/dovetail/libdovetail-capture.so"};
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
-        dt_free_ char *p = dt_beside_self(at[i]);
+        dt_free_ char *p = NULL;
         char real[PATH_MAX];
-        if (p && realpath(p, real) && !access(real, R_OK))
-            return dt_strdup(real);
+        int r = dt_beside_self(at[i], &p, e);
+        if (r < 0)
+            return r;
+        if (realpath(p, real) && !access(real, R_OK))
+            return (*ret = dt_strdup(real)) ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
     }
-    return NULL;
+    return dt_err_set(e, DT_E_IO, "libdovetail-capture.so is not where dovetail is installed");
 }
 
 static int capture_environment(struct cli *c, const char *dir, struct dt_err *e)
 {
-    dt_free_ char *lib = capture_library(), *preload = NULL;
+    dt_free_ char *lib = NULL, *preload = NULL;
     const char *old = getenv("LD_PRELOAD");
-    if (!lib)
-        return dt_err_set(e, DT_E_IO, "libdovetail-capture.so is not where dovetail is installed");
+    int r = capture_library(&lib, e);
+    if (r < 0)
+        return r;
     if (strpbrk(lib, " :")) /* they part the names in LD_PRELOAD */
         return dt_err_set(e, DT_E_IO, "%s: a library with such a path cannot be preloaded", lib);
     if (asprintf(&preload, "%s%s%s", lib, old && *old ? ":" : "", old ? old : "") < 0)

@@ -20,19 +20,23 @@
 #include "client/cli.h"
 
 /* Beside the build's or the installation's `dovetail`. */
-static char *soft_folder(void)
+static int soft_folder(char **ret, struct dt_err *e)
 {
     static const char *const at[] = {"../softgpu", "../lib/dovetail"};
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
-        dt_free_ char *p = dt_beside_self(at[i]);
+        dt_free_ char *p = NULL;
         char real[PATH_MAX], lib[PATH_MAX + 32];
-        if (!p || !realpath(p, real))
+        int r = dt_beside_self(at[i], &p, e);
+        if (r < 0)
+            return r;
+        if (!realpath(p, real))
             continue;
         snprintf(lib, sizeof lib, "%s/libcudart.so.13", real);
         if (!access(lib, R_OK))
-            return dt_strdup(real);
+            return (*ret = dt_strdup(real)) ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
     }
-    return NULL;
+    return dt_err_set(e, DT_E_NO_DEVICE,
+                      "the software device (libcuda.so.1, libcudart.so.13) is not where dovetail is installed");
 }
 
 /* The model of --device soft:MODEL, or of such a DOVETAIL_DEVICE; NULL: none is named. */
@@ -65,10 +69,9 @@ static int soft_flags(struct cli *c, const char *dir)
 int soft_environment(struct cli *c, struct dt_err *e)
 {
     const char *model, *old = getenv("LD_LIBRARY_PATH");
-    dt_free_ char *dir = soft_folder();
-    int r = dir ? soft_model(c, &model, e)
-                : dt_err_set(e, DT_E_NO_DEVICE,
-                             "the software device (libcuda.so.1, libcudart.so.13) is not where dovetail is installed");
+    dt_free_ char *dir = NULL;
+    int r = soft_folder(&dir, e);
+    r = r ? r : soft_model(c, &model, e);
     if (r < 0)
         return r;
     size_t n = strlen(dir) + (old ? strlen(old) : 0) + 2;
@@ -87,14 +90,14 @@ int cmd_soft(struct cli *c)
 {
     struct dt_err e = {0};
     const char *model;
-    dt_free_ char *dir = c->flags ? soft_folder() : NULL;
+    dt_free_ char *dir = NULL;
     int r = 0;
     if (c->flags == (c->narg > 0))
         r = dt_err_set(&e, DT_E_USAGE, "usage: dovetail soft -- PROGRAM [ARG…], or dovetail soft --flags");
-    else if (dir)
-        r = soft_model(c, &model, &e);
-    else
+    else if (!c->flags)
         r = soft_environment(c, &e);
+    else if (!(r = soft_folder(&dir, &e)))
+        r = soft_model(c, &model, &e);
     if (r < 0)
         return fail(c, &e);
     if (dir)

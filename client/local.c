@@ -34,26 +34,27 @@ static void on_alarm(int sig)
         kill(worker_pid, SIGKILL);
 }
 
-static char *find_worker(void)
+static int find_worker(char **ret, struct dt_err *e)
 {
     const char *env = getenv("DOVETAIL_WORKER");
     if (env && *env)
-        return dt_strdup(env);
-    char *p = dt_beside_self("../daemon/dovetail-worker");
-    if (p && access(p, X_OK) < 0) {
-        free(p);
-        p = dt_beside_self("dovetail-worker");
+        return (*ret = dt_strdup(env)) ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    int r = dt_beside_self("../daemon/dovetail-worker", ret, e);
+    if (!r && access(*ret, X_OK) < 0) {
+        free(*ret);
+        *ret = NULL;
+        r = dt_beside_self("dovetail-worker", ret, e);
     }
-    return p;
+    return r;
 }
 
 /* Start the worker; its stdin and stdout into *in and *out. Its pid, or an error. */
 static int local_start(struct cli *c, int *in, int *out, struct dt_err *e)
 {
-    dt_free_ char *path = find_worker();
-    int to[2] = {-1, -1}, from[2] = {-1, -1};
-    if (!path)
-        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    dt_free_ char *path = NULL;
+    int to[2] = {-1, -1}, from[2] = {-1, -1}, r = find_worker(&path, e);
+    if (r < 0)
+        return r;
     if (access(path, X_OK) < 0)
         return dt_err_set(e, DT_E_WORKER_LOST, "%s: %s", path, strerror(errno));
     if (pipe2(to, O_CLOEXEC) < 0 || pipe2(from, O_CLOEXEC) < 0) {

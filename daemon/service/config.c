@@ -284,8 +284,9 @@ int dtd_config_finish(struct dtd_config *c, struct dt_err *e)
         return dt_err_set(e, DT_E_USAGE, "the socket's path is longer than 107 bytes: %s", c->socket);
     if (!c->worker) {
         const char *env = getenv("DOVETAIL_WORKER");
-        c->worker = env && *env ? dt_strdup(env) : dt_beside_self("dovetail-worker");
-        if (!c->worker)
+        if (!env || !*env)
+            return dt_beside_self("dovetail-worker", &c->worker, e);
+        if (!(c->worker = dt_strdup(env)))
             goto oom;
     }
     return 0;

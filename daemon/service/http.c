@@ -558,9 +558,23 @@ static int clear_path(const char *path, struct dt_err *e)
                       r < 0 && err != EAGAIN ? strerror(err) : "another service listens there");
 }
 
+/* libuv says of a folder that is missing that it may not be written (EACCES): asked here, it is the kernel's reason. */
+static int has_folder(const char *path, struct dt_err *e)
+{
+    char dir[sizeof((struct sockaddr_un *)NULL)->sun_path];
+    struct stat st;
+    snprintf(dir, sizeof dir, "%s", path);
+    char *slash = strrchr(dir, '/');
+    if (!slash || slash == dir)
+        return 0;
+    *slash = 0;
+    return stat(dir, &st) < 0 ? dt_err_set(e, DT_E_IO, "the folder of the socket %s: %s", path, strerror(errno)) : 0;
+}
+
 int dtd_http_listen(struct dtd_http *s, const char *path, struct dt_err *e)
 {
     int r = clear_path(path, e);
+    r = r ? r : has_folder(path, e);
     if (r < 0)
         return r;
     uv_pipe_init(s->loop, &s->listener, 0);

@@ -173,6 +173,20 @@ class Install(unittest.TestCase):
         self.assertEqual({o["buffer"] for o in document["outputs"]}, {"y", "z"})
         self.assertIn(f"-L{self.tree}/lib/dovetail ", self.cli("soft", "--flags"))
 
+    def test_without_proc(self):
+        """What lies beside a program is found by /proc: where it is not mounted, that is said."""
+        hidden = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"]), "sh", "-c",
+                  'mount -t tmpfs none /proc || exit 77; exec "$@"', "sh"]
+        for args in (["dovetail", "run", self.example(), "--local", "--device", "soft"],
+                     ["dovetail", "soft", "--flags"], ["dovetaild", "--check-config"]):
+            r = run(*hidden, os.path.join(self.tree, "bin", args[0]), *args[1:],
+                    env={k: v for k, v in self.env.items() if k != "DOVETAIL_WORKER"})
+            if r.returncode == 77 or r.stderr.startswith("unshare:"):
+                self.skipTest("nothing may be mounted here: " + r.stderr.strip())
+            self.assertNotEqual(r.returncode, 0, (args, r.stdout))
+            self.assertIn("/proc/self/exe", r.stderr)
+            self.assertNotIn("memory", r.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

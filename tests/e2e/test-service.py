@@ -171,6 +171,11 @@ class StartStop(unittest.TestCase):
                                     stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
             self.assertEqual(second.returncode, 4)
             self.assertIn("another service listens there", second.stderr)
+            nowhere = subprocess.run([DAEMON, "--socket", s.dir + "/none/d.sock", "--device", "soft", "--cache",
+                                      s.dir + "/other.db"], timeout=60 * SLOW, stdin=subprocess.DEVNULL,
+                                     capture_output=True, text=True, check=False)
+            self.assertEqual(nowhere.returncode, 4)
+            self.assertIn(f"the folder of the socket {s.dir}/none/d.sock: No such file or directory", nowhere.stderr)
             self.assertEqual(s.http("GET", "/healthz").status, 200)
         finally:
             self.assertEqual(s.stop(), 0)
