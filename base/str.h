@@ -25,4 +25,7 @@ char *dt_str_take(struct dt_str *s);
  * end. */
 size_t dt_utf8(const char *s);
 
+/* What a counted noun ends with: "1 launch", "2 launches" are dt_ending(n, "es"). */
+static inline const char *dt_ending(double n, const char *more) { return n == 1 ? "" : more; }
+
 #endif

@@ -80,7 +80,8 @@ static int cmd_analyze_human(struct cli *c, const json_t *doc, const struct outc
 {
     const json_t *dev = json_object_get(doc, "device"), *l = json_object_get(doc, "launches"),
                  *e = json_object_get(doc, "edges");
-    printf("%zu launches, %zu edges on ", json_array_size(l), json_array_size(e));
+    size_t launches = json_array_size(l), found = json_array_size(e);
+    printf("%zu launch%s, %zu edge%s on ", launches, dt_ending(launches, "es"), found, dt_ending(found, "s"));
     print_clean(stdout, dt_json_text(dev, "name"));
     printf(" (%s, %.0f SMs); cache %s\n", dt_json_text(dev, "arch"), jnum(dev, "sms"), o->cache);
     printf("signature %s\n", dt_json_text(doc, "signature"));

@@ -204,8 +204,9 @@ static int capture_human(struct cli *c, const json_t *doc, const struct outcome 
 {
     const json_t *x = json_object_get(doc, "checked"), *b;
     size_t i;
-    printf("%.0f launches, %.0f buffers, %.0f modules written to ", jnum(doc, "launches"), jnum(doc, "buffers"),
-           jnum(doc, "modules"));
+    double launches = jnum(doc, "launches"), buffers = jnum(doc, "buffers"), modules = jnum(doc, "modules");
+    printf("%.0f launch%s, %.0f buffer%s, %.0f module%s written to ", launches, dt_ending(launches, "es"), buffers,
+           dt_ending(buffers, "s"), modules, dt_ending(modules, "s"));
     print_clean(stdout, c->output);
     fputc('\n', stdout);
     if (json_is_object(json_object_get(doc, "step")))

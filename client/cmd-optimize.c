@@ -26,8 +26,9 @@ static const char *optimize_range(const json_t *o, const char *key, char *out, s
 static void total(const char *what, const json_t *o, const char *more)
 {
     char between[64];
-    printf("%-10s %9.2f us (%s%s), %.0f launches%s\n", what, jnum(o, "time_us"), dt_json_text(o, "method"),
-           optimize_range(o, "range_us", between, sizeof between), jnum(o, "launches"), more);
+    double n = jnum(o, "launches");
+    printf("%-10s %9.2f us (%s%s), %.0f launch%s%s\n", what, jnum(o, "time_us"), dt_json_text(o, "method"),
+           optimize_range(o, "range_us", between, sizeof between), n, dt_ending(n, "es"), more);
 }
 
 static int cmd_optimize_human(struct cli *c, const json_t *doc, const struct outcome *o)
@@ -59,11 +60,12 @@ static int cmd_optimize_human(struct cli *c, const json_t *doc, const struct out
         printf("verified   nothing to verify: the plan is the posted launches%s\n", races);
     } else if (ver) {
         const json_t *part = json_object_get(ver, "sampled"), *by = json_object_get(ver, "by_region");
-        printf("verified   %s on %.0f inputs %s %.0f %s (%s)",
-               json_is_true(json_object_get(ver, "bitwise")) ? "bitwise" : "not bitwise", jnum(ver, "inputs"),
-               !strcmp(dt_json_text(ver, "device"), "cuda") ? "and in" : "under", jnum(ver, "schedules"),
-               !strcmp(dt_json_text(ver, "device"), "cuda") ? "runs with delayed blocks" : "block orders",
-               dt_json_text(ver, "device"));
+        bool cuda = !strcmp(dt_json_text(ver, "device"), "cuda");
+        double inputs = jnum(ver, "inputs"), orders = jnum(ver, "schedules");
+        printf("verified   %s on %.0f input%s %s %.0f %s%s%s (%s)",
+               json_is_true(json_object_get(ver, "bitwise")) ? "bitwise" : "not bitwise", inputs,
+               dt_ending(inputs, "s"), cuda ? "and in" : "under", orders, cuda ? "run" : "block order",
+               dt_ending(orders, "s"), cuda ? " with delayed blocks" : "", dt_json_text(ver, "device"));
         if (by)
             printf(", %.0f of the inputs in each of %.0f regions alone", jnum(by, "inputs"), jnum(by, "regions"));
         if (part)

@@ -12,15 +12,15 @@
 
 static int cmd_reprofile_human(struct cli *c, const json_t *doc, const struct outcome *o)
 {
+    double due = jnum(doc, "due");
     if (json_object_get(doc, "begun"))
-        printf(json_is_true(json_object_get(doc, "begun"))
-                   ? "%.0f graphs are due, planned while the service is idle\n"
-                   : "%.0f graphs are due, and they are being planned already\n",
-               jnum(doc, "due"));
+        printf("%.0f graph%s due, %s\n", due, due == 1 ? " is" : "s are",
+               json_is_true(json_object_get(doc, "begun")) ? "planned while the service is idle"
+                                                           : "and being planned already");
     else if (json_object_get(doc, "queued"))
-        printf("%.0f graphs are due, %.0f queued\n", jnum(doc, "due"), jnum(doc, "queued"));
+        printf("%.0f graph%s due, %.0f queued\n", due, due == 1 ? " is" : "s are", jnum(doc, "queued"));
     else
-        printf("%.0f graphs were due, %.0f planned, %.0f failed\n", jnum(doc, "due"), jnum(doc, "planned"),
+        printf("%.0f graph%s due, %.0f planned, %.0f failed\n", due, due == 1 ? " was" : "s were", jnum(doc, "planned"),
                jnum(doc, "failed"));
     return 0;
 }

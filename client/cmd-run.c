@@ -22,8 +22,9 @@ static int cmd_run_human(struct cli *c, const json_t *doc, const struct outcome 
         table_row(&t, 4, dt_json_text(b, "buffer"), dt_json_text(b, "role"), bytes, dt_json_text(b, "sha256"));
     }
     table_print(&t, c);
-    printf("time %.2f us (%s), %.0f launches on %s\n", jnum(doc, "time_us"), dt_json_text(doc, "method"),
-           jnum(doc, "launches"), dt_json_text(json_object_get(doc, "device"), "name"));
+    double n = jnum(doc, "launches");
+    printf("time %.2f us (%s), %.0f launch%s on %s\n", jnum(doc, "time_us"), dt_json_text(doc, "method"), n,
+           dt_ending(n, "es"), dt_json_text(json_object_get(doc, "device"), "name"));
     if (c->dump)
         printf("written to %s\n", c->dump);
     return 0;

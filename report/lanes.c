@@ -121,7 +121,7 @@ static void sm_picture(struct dt_str *o, const struct rep_side *x, double whole,
 static void lanes_side(struct dt_str *o, const struct rep_side *x, double whole, unsigned sms)
 {
     double taken = 0;
-    dt_str_addf(o, "<h3>%s: %zu launches, %.2f µs <small>", x->title, x->n, x->end_us);
+    dt_str_addf(o, "<h3>%s: %zu launch%s, %.2f µs <small>", x->title, x->n, dt_ending(x->n, "es"), x->end_us);
     html_text(o, x->method);
     dt_str_addf(o, "</small></h3>\n<figure><div class=w tabindex=0 role=group aria-label=\"timeline: %s\">\n",
                 x->title);
@@ -222,7 +222,8 @@ void rep_launches(struct dt_str *o, const struct rep_source *s, const struct rep
     }
     for (size_t k = 0; k < x->n; k++)
         made += x->made[k];
-    dt_str_addf(o, "<details%s><summary>%s: %zu launches", x->n < FOLDED_FROM ? " open" : "", x->title, x->n);
+    dt_str_addf(o, "<details%s><summary>%s: %zu launch%s", x->n < FOLDED_FROM ? " open" : "", x->title, x->n,
+                dt_ending(x->n, "es"));
     if (plan)
         dt_str_addf(o, ", of which %zu are as posted", x->n - made);
     dt_str_addf(o,

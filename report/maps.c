@@ -208,7 +208,7 @@ void rep_maps(struct dt_str *o, const struct rep_source *s)
     }
     dt_str_add(o, "</div>\n");
     if (left)
-        dt_str_addf(o, "<p>And %zu edges of other kinds, which analyze shows.</p>\n", left);
+        dt_str_addf(o, "<p>And %zu edge%s of other kinds, which analyze shows.</p>\n", left, dt_ending(left, "s"));
     json_decref(m.blocks);
     free(m.group);
     free(m.next);

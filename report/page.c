@@ -38,7 +38,8 @@ static void headline(struct dt_str *o, const struct rep_source *s)
         dt_str_add(o, ", ");
         range_of(o, gain, "");
     }
-    dt_str_addf(o, "; %.0f → %.0f launches)</small></h1>\n<p class=m>", rep_num(a, "launches"), rep_num(b, "launches"));
+    double n = rep_num(b, "launches");
+    dt_str_addf(o, "; %.0f → %.0f launch%s)</small></h1>\n<p class=m>", rep_num(a, "launches"), n, dt_ending(n, "es"));
     if (*dt_json_text(s->plan, "name")) {
         html_text(o, dt_json_text(s->plan, "name"));
         dt_str_add(o, " on ");

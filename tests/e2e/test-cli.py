@@ -259,7 +259,8 @@ class Verbs(WaysCase):
             out = f"{self.dir}/plan-{name}"
             text = self.ok("optimize", self.graph, "-o", out, *way)
             self.assertRegex(text, r"(?m)^baseline +[0-9.]+ us \(modeled:h200, [0-9.]+ to [0-9.]+\), 3 launches")
-            self.assertRegex(text, r"(?m)^optimized +[0-9.]+ us \(modeled:h200, [0-9.]+ to [0-9.]+\), [123] launches")
+            self.assertRegex(text, r"(?m)^optimized +[0-9.]+ us \(modeled:h200, [0-9.]+ to [0-9.]+\), "
+                             r"(1 launch|[23] launches)\b")
             with open(out + "/plan.json", encoding="utf-8") as f:
                 plan = json.load(f)
             for m in plan.get("modules", {}):
