@@ -31,11 +31,11 @@ NOISE = 0.001  # of rewrite/plan/compare.c
 Z = 1.645  # one-sided, 95 %
 
 
-def rows(build, names=(), options=()):
-    """Every published row with its modelled time."""
+def rows(build, names=(), options=(), instead=None):
+    """Every published row with its modelled time. instead: files that stand for those of families."""
     folder = os.path.join(results.ROOT, "tests/published")
-    files = [f for f in sorted(glob.glob(f"{folder}/*.tsv")) if os.path.basename(f) != "devices.tsv" and
-             not os.path.basename(f).startswith("baseline") and
+    files = [(instead or {}).get(os.path.basename(f)[:-4], f) for f in sorted(glob.glob(f"{folder}/*.tsv"))
+             if os.path.basename(f) != "devices.tsv" and not os.path.basename(f).startswith("baseline") and
              (not names or os.path.basename(f)[:-4] in names)]
     done = subprocess.run([os.path.join(build, "tests/published/published-model"), *options, f"{folder}/devices.tsv",
                            f"{folder}/kernels", *files], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,

@@ -12,8 +12,9 @@ kind and level and printed, so that a planner which refuses everything shows; of
 level of the registry must be kept somewhere. One process a core (planner.c) takes the graphs one after the other; when
 it dies, that is a failure of the graph it had.
 
-    plans.py PLANNER [COUNT [FIRST_SEED]]       exit status 1 if a plan differs, is slower, fails, or a kind is never
-                                                kept
+    plans.py PLANNER [COUNT [FIRST_SEED [STEP]]]    exit status 1 if a plan differs, is slower, fails, or a kind is
+                                                    never kept. STEP: from seed to seed; by 5, which the tests take,
+                                                    each has another form of graph and another kind than the last one
 """
 import json
 import math
@@ -565,6 +566,10 @@ def check(planner, seed, kinds):
             if (x.get("reason") or "").startswith(("verification:", "internal:")):
                 raise RuntimeError("%s of %s was made and found wrong%s: %s" % (x["kind"], "+".join(x["launches"]), how,
                     x["reason"]))
+            # what a kept level was refused for as the other side's is no reason of the row
+            if x["verdict"] == "kept" and "level %s: " % x.get("level") in (x.get("reason") or ""):
+                raise RuntimeError("%s of %s is kept, and says why not%s: %s" % (x["kind"], "+".join(x["launches"]),
+                    how, x["reason"]))
     return verdicts, gain
 
 

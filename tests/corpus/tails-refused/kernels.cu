@@ -6,10 +6,10 @@ extern "C" __global__ void __launch_bounds__(256) product(const float *__restric
     const int t = threadIdx.x, tx = t % 16, ty = t / 16, row = blockIdx.y * 128, col = blockIdx.x * 128;
     float acc[8][8] = {};
     c += (blockIdx.y * gridDim.x + blockIdx.x) * 16384;
-    for (int q = 0; q < 64; q += 8) {
+    for (int q = 0; q < 32; q += 8) {
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            at[t % 8][t / 8 + 32 * j] = a[(row + t / 8 + 32 * j) * 64 + q + t % 8];
+            at[t % 8][t / 8 + 32 * j] = a[(row + t / 8 + 32 * j) * 32 + q + t % 8];
             bt[t / 128 + 2 * j][t % 128] = b[(q + t / 128 + 2 * j) * 1024 + col + t % 128];
         }
         __syncthreads();
