@@ -1,8 +1,8 @@
 /* main() for fuzz targets that are built without libFuzzer: runs every file named, and every file of every directory
  * named, through LLVMFuzzerTestOneInput, so that what fuzzing once found is tested in every run. A directory without
- * files is an error.
+ * files is an error. An argument before them, a number N.
  *
- * A file up to 64 KiB also runs damaged: cut short at 32 places, then 100 times with one to four bytes changed by
+ * A file up to 64 KiB also runs damaged: cut short at N / 3 places, then N times with one to four bytes changed by
  * splitmix64, the same on every machine. So every test run covers error paths, and the sanitizers see them, where there
  * is no clang.
  */
@@ -28,7 +28,7 @@ static void feed(const char *text, size_t len, uint64_t damage)
     free(exact);
 }
 
-static int one(const char *path)
+static int one(const char *path, size_t damages)
 {
     char *text;
     size_t len;
@@ -39,9 +39,9 @@ static int one(const char *path)
         return -1;
     }
     feed(text, len, 0);
-    for (size_t part = 0; part < 32 && len <= 65536; part++)
-        feed(text, len * part / 32, 0);
-    for (uint64_t n = 1; n <= 100 && len <= 65536; n++)
+    for (size_t part = 0; part < damages / 3 && len <= 65536; part++)
+        feed(text, len * part / (damages / 3), 0);
+    for (uint64_t n = 1; n <= damages && len <= 65536; n++)
         feed(text, len, n);
     free(text);
     return 0;
@@ -50,10 +50,13 @@ static int one(const char *path)
 int main(int argc, char **argv)
 {
     int n = 0;
-    for (int i = 1; i < argc; i++) {
+    size_t damages = argc > 1 ? strtoul(argv[1], NULL, 10) : 0;
+    if (!damages || damages > 1000000)
+        return fprintf(stderr, "usage: %s N FILE|FOLDER…\n", argv[0]), 2;
+    for (int i = 2; i < argc; i++) {
         DIR *d = opendir(argv[i]);
         if (!d) {
-            if (one(argv[i]) < 0)
+            if (one(argv[i], damages) < 0)
                 return 1;
             n++;
             continue;
@@ -63,7 +66,7 @@ int main(int argc, char **argv)
             if (f->d_name[0] == '.')
                 continue;
             snprintf(path, sizeof path, "%s/%s", argv[i], f->d_name);
-            if (one(path) < 0)
+            if (one(path, damages) < 0)
                 return 1;
             n++;
         }

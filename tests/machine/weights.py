@@ -149,7 +149,8 @@ def version():
 
 
 def main():
-    some = list(dict.fromkeys((o, m, tuple(t), text) for o, m, t, text in ops()))
+    third = "--third" in sys.argv  # of the rows
+    some = list(dict.fromkeys((o, m, tuple(t), text) for o, m, t, text in ops()))[::3 if third else 1]
     found = [list(weigh(sys.argv[1], arch, some)) for arch in ARCHS]
     rows = []
     for k, (op, mod, types, _) in enumerate(some):
@@ -172,7 +173,10 @@ def main():
     if version() != made_by:
         print(f"the table is of ptxas {made_by}, here is {version() or 'none'}")
         return 77
-    differ = sorted(set(old.split("\n")) ^ set(new.split("\n")))
+    if third:
+        differ = sorted(set(new.split("\n")) - set(old.split("\n")))
+    else:
+        differ = sorted(set(old.split("\n")) ^ set(new.split("\n")))
     print("\n".join(differ[:20]) or f"{len(rows)} rows, as ptxas {made_by} has them")
     return 1 if differ else 0
 
