@@ -16,35 +16,24 @@ import stat
 import struct
 import subprocess
 import sys
-import tempfile
 import textwrap
 import unittest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+import common
+from common import CUDA, DOVETAIL, HERE, NVCC, SOFT
+
 ROOT = os.path.dirname(os.path.dirname(HERE))
-BUILD = os.environ["DOVETAIL_BUILD"]
-DOVETAIL = os.path.join(BUILD, "client/dovetail")
-SOFT = os.path.realpath(os.path.join(BUILD, "softgpu"))
-CUDA = os.environ.get("DOVETAIL_CUDA", "")
-NVCC = next((p for p in (os.path.join(CUDA, "bin/nvcc"), shutil.which("nvcc")) if p and os.access(p, os.X_OK)), None)
 
 
-class Base(unittest.TestCase):
+class Base(common.Base):
     @classmethod
     def setUpClass(cls):
-        cls.dir = tempfile.mkdtemp()
+        super().setUpClass()
         cls.tmp = os.path.join(cls.dir, "tmp")
         os.mkdir(cls.tmp)
 
-    @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.dir)
-
     def call(self, args, **env):
-        clean = {k: v for k, v in os.environ.items()
-                 if k not in ("LD_LIBRARY_PATH", "LD_PRELOAD", "DOVETAIL_CHECK", "DOVETAIL_DEVICE")}
-        return subprocess.run(args, capture_output=True, text=True, timeout=300, cwd=self.dir, check=False,
-                              env={**clean, "TMPDIR": self.tmp, "HOME": self.dir, **env})
+        return common.call(args, cwd=self.dir, **{"TMPDIR": self.tmp, "HOME": self.dir, **env})
 
     def capture(self, *args, status=0, **env):
         """(the graph, what was said); the graph is at self.graph"""

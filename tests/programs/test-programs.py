@@ -6,37 +6,14 @@ run by `dovetail soft`.
 """
 import os
 import re
-import shutil
-import subprocess
-import tempfile
 import unittest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-BUILD = os.environ["DOVETAIL_BUILD"]
-DOVETAIL = os.path.join(BUILD, "client/dovetail")
-SOFT = os.path.realpath(os.path.join(BUILD, "softgpu"))
-CUDA = os.environ.get("DOVETAIL_CUDA", "")
-NVCC = next((p for p in (os.path.join(CUDA, "bin/nvcc"), shutil.which("nvcc")) if p and os.access(p, os.X_OK)), None)
+from common import CUDA, DOVETAIL, HERE, NVCC, SOFT, Base, call
 
 
 def text(name):
     with open(os.path.join(HERE, name), encoding="utf-8") as f:
         return f.read()
-
-
-def call(args, **env):
-    clean = {k: v for k, v in os.environ.items() if k not in ("LD_LIBRARY_PATH", "DOVETAIL_CHECK", "DOVETAIL_DEVICE")}
-    return subprocess.run(args, capture_output=True, text=True, timeout=300, env={**clean, **env})
-
-
-class Base(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.dir = tempfile.mkdtemp()
-
-    @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.dir)
 
 
 @unittest.skipUnless(NVCC, "no nvcc")
