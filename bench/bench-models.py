@@ -186,7 +186,7 @@ def main():
     graphs = {n: SIZES[n].split() for n in o.model or SIZES} if o.sizes else \
         {m: [m] + (["--layers", str(o.layers)] if o.layers else []) for m in o.model or MODELS}
     tool = os.path.join(o.build, "client/dovetail")
-    options = ["--budget", o.budget] if o.budget else []
+    options = ["--budget", o.budget, "--timeout", str(int(float(o.budget)) * 4)] if o.budget else []
     file = results.Growing(o.out, "models")
     plans, failed = file.run["plans"], 0
     print(f"{'model':26} {'device':10} {'launches':>12} {'a layer':>13} {'baseline us':>12} {'plan us':>10} "

@@ -191,7 +191,7 @@ int rw_trial_content(const struct rw_trial *t, uint32_t buffer, const uint8_t **
     return content_after(t, t->first, buffer, ret);
 }
 
-static int trial_fill(const struct rw_trial *t, struct dev_run *run, struct dt_err *e)
+int rw_trial_fill(const struct rw_trial *t, struct dev_run *run, struct dt_err *e)
 {
     int r = 0;
     for (uint32_t b = 0; b < t->now->graph->nbuffer && r == 0; b++) {
@@ -256,7 +256,7 @@ int rw_trial_before(struct rw_trial *t, struct dt_err *e)
     dev_set_follow(t->gate->dev, false);
     int r = dev_run_new_for(t->gate->dev, t->now->prog, wanted, &run, e);
     if (r == 0)
-        r = trial_fill(t, run, e);
+        r = rw_trial_fill(t, run, e);
     for (uint32_t k = 0; k < t->x->nlaunch && r == 0; k++)
         r = dev_run_step(run, t->x->launch[k], e);
     dev_set_follow(t->gate->dev, true);
@@ -322,7 +322,7 @@ int rw_trial_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_cost
         r = dev_run_new_for(t->gate->dev, t->next->prog, wanted, &run, e);
     }
     if (r == 0)
-        r = trial_fill(t, run, e);
+        r = rw_trial_fill(t, run, e);
     bool talks = rw_talks(t->next->prog);
     if (r == 0 && order)
         r = only_reads(t, run, e);
@@ -563,13 +563,17 @@ static unsigned some_orders(const struct rw_trial *t, unsigned orders)
     return most < orders ? (unsigned)most : orders;
 }
 
-/* Are all orders left to the end? What large launches leave behind is mostly replaced by then. */
-static bool orders_wait(const struct rw_trial *t)
+/* Are all orders left to the end? What large launches leave behind is mostly replaced by then. Blocks whose code stays
+ * as it was leave what they left in every order, if they did so before (settled.c); what is new is which launches run
+ * at the same time, and that the last run of the whole looks at. 1, 0; negative: error. */
+static int orders_wait(const struct rw_trial *t, struct dt_err *e)
 {
-    bool wait =
-        t->gate->orders > RW_TRIAL_ORDERS && !t->x->kind->same_code && rw_orders_can(t->gate, t->next, t->first, t->n);
+    int wait =
+        t->gate->orders > RW_TRIAL_ORDERS && (t->x->kind->same_code || rw_orders_can(t->gate, t->next, t->first, t->n));
     for (uint32_t k = t->first; k < t->first + t->n && wait; k++)
         wait = t->next->from[k] != UINT32_MAX || rw_orders_from(&t->next->cost[k]) == 0;
+    for (uint32_t s = 0; s < t->x->nlaunch && t->x->kind->same_code && wait == 1; s++)
+        wait = rw_settled(t->now->prog, t->now->ana, t->x->launch[s], e);
     return wait;
 }
 
@@ -581,7 +585,10 @@ int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
     /* blocks of the posted code: what is new is which launches run at the same time */
     unsigned orders = same || rw_orders_can(t->gate, t->next, t->first, t->n) ? RW_TRIAL_ORDERS : t->gate->orders;
     orders = orders < t->gate->orders ? orders : t->gate->orders;
-    orders = orders_wait(t) ? 0 : orders;
+    int wait = orders_wait(t, e);
+    if (wait < 0)
+        return wait;
+    orders = wait ? 0 : orders;
     orders = rw_talks(t->next->prog) ? some_orders(t, orders) : orders;
     for (uint32_t k = 0; k < t->n && !t->repeated && !later; k++)
         if (t->next->from[t->first + k] == UINT32_MAX)

@@ -1,0 +1,134 @@
+/* Settled launches (rewrite/gate/settled.c): which are, which are not, and how many block orders of each run at the end
+ * of a planning. And what else rests on them: a normal form that is looked at in part, a guess at a graph's size.
+ *
+ * One launch a case, of 64 blocks of 128 threads; threads of a block write elements of their own unless the case says
+ * otherwise.
+ */
+#include "rewrite-world.h"
+
+#include "rewrite/facts/hooks.h"
+#include "rewrite/gate/gate-priv.h"
+
+#define BEGIN(name)                                                                                                    \
+    ".visible .entry " name                                                                                            \
+    "(.param .u64 a, .param .u64 b)\n{\n.reg .pred %p<4>;\n.reg .b32 %r<16>;\n.reg .b64 %d<8>;\n.reg .f32 %f<4>;\n"    \
+    ".shared .align 4 .b8 sh[512];\n"                                                                                  \
+    "ld.param.u64 %d1, [a];\nld.param.u64 %d2, [b];\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r3, %tid.x;\n"                   \
+    "mad.lo.s32 %r4, %r1, 128, %r3;\nmul.wide.s32 %d3, %r4, 4;\nadd.s64 %d4, %d1, %d3;\nadd.s64 %d5, %d2, %d3;\n"      \
+    "mov.u32 %r8, sh;\nshl.b32 %r9, %r3, 2;\nadd.s32 %r9, %r9, %r8;\nshl.b32 %r10, %r3, 2;\nxor.b32 %r10, %r10, "      \
+    "256;\n"                                                                                                           \
+    "add.s32 %r10, %r10, %r8;\nld.global.u32 %r5, [%d4];\n"
+#define END "ret;\n}\n"
+
+static const struct settled_case {
+    const char *name, *text;
+    bool settled;
+    unsigned orders; /* that run at the end, of eight; 0: it is not run here */
+} cases[] = {
+    {"plain", "add.s32 %r5, %r5, 1;\nst.global.u32 [%d5], %r5;\n", true, 2},
+    {"shared", "st.shared.u32 [%r9], %r5;\nbar.sync 0;\nld.shared.u32 %r6, [%r10];\nst.global.u32 [%d5], %r6;\n", true,
+     2},
+    {"branch", /* by block and thread alone */
+     "setp.lt.u32 %p1, %r4, 999;\n@%p1 bra OUT;\nst.global.u32 [%d5], %r5;\nOUT:\n", true, 2},
+    {"value", /* a branch by data that touches nothing */
+     "setp.lt.u32 %p1, %r5, 999;\n@%p1 bra OUT;\nadd.s32 %r5, %r5, 7;\nOUT:\nst.global.u32 [%d5], %r5;\n", true, 2},
+    /* warps write the same word to one place, with nothing between: it races in every block, whatever it leaves */
+    {"race", "st.shared.u32 [%r8], 7;\nbar.sync 0;\nld.shared.u32 %r6, [%r8];\nst.global.u32 [%d5], %r6;\n", true, 8},
+    {"race-at-end", /* only in the last block */
+     "setp.ne.u32 %p1, %r1, 63;\n@%p1 bra ON;\nst.shared.u32 [%r8], 7;\nON:\nst.global.u32 [%d5], %r5;\n", true, 8},
+    {"guarded-by-data", "setp.lt.u32 %p1, %r5, 999;\n@%p1 st.global.u32 [%d5], %r5;\n", false, 8},
+    {"scatter", "and.b32 %r6, %r5, 1023;\nmul.wide.s32 %d6, %r6, 4;\nadd.s64 %d6, %d2, %d6;\nst.global.u32 [%d6], 1;\n",
+     false, 0},
+    {"conflict", "st.global.u32 [%d2], 1;\n", false, 0},
+    {"atomic", "red.global.add.u32 [%d5], %r5;\n", false, 8},
+    {"atomic-shared",
+     "st.shared.u32 [%r9], 0;\nbar.sync 0;\nred.shared.add.u32 [%r10], 1;\nbar.sync 0;\nld.shared.u32 %r6, [%r9];\n"
+     "st.global.u32 [%d5], %r6;\n",
+     false, 8},
+    {"volatile", "st.volatile.shared.u32 [%r9], %r5;\nld.volatile.shared.u32 %r6, [%r9];\nst.global.u32 [%d5], %r6;\n",
+     false, 8},
+    {"relaxed", "st.relaxed.cta.shared.u32 [%r9], %r5;\nst.global.u32 [%d5], %r5;\n", false, 8},
+    {"machine", "mov.u32 %r6, %warpid;\nst.global.u32 [%d5], %r6;\n", false, 8},
+    {"fence", "fence.acq_rel.gpu;\nst.global.u32 [%d5], %r5;\n", false, 8},
+    {"together", "activemask.b32 %r6;\nst.global.u32 [%d5], %r6;\n", false, 8},
+};
+
+static void open_case(struct world *w, const struct settled_case *c)
+{
+    struct dt_err e = {0};
+    struct ana_options o = {0};
+    struct dt_str text = {0}, ptx = {0};
+    memset(w, 0, sizeof *w);
+    dt_str_addf(&ptx, ".version 8.0\n.target sm_90\n.address_size 64\n%s%s%s", BEGIN("k"), c->text, END);
+    dt_str_add(&text, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
+    for (const char *s = ptx.s; *s; s++)
+        dt_str_addf(&text, *s == '\n' ? "\\n" : "%c", *s);
+    dt_str_add(&text, "\"}}, \"buffers\": {\"x\": {\"bytes\": 32768, \"role\": \"input\", \"fill\": {\"uniform\": [0, "
+                      "9999], \"dtype\": \"i32\", \"seed\": 1}}, " BUFFER("s", "output") "}, \"launches\": [" //
+               KEEP("a", "k", "x", "s") "]}");
+    dt_str_done(&ptx);
+    must(dt_graph_parse(text.s, text.len, &w->graph, &e), &e);
+    dt_str_done(&text);
+    must(dev_open("soft:h200", &w->dev, &e), &e);
+    must(dev_prog_new(w->dev, w->graph, NULL, NULL, &w->prog, &e), &e);
+    must(ana_run(w->dev, w->prog, &o, &w->ana, &e), &e);
+    w->p.dev = w->dev;
+    w->p.opt = &w->opt;
+    rw_gate_init(&w->p.gate, w->dev, &w->opt, w->prog);
+    struct rw_state s = {.borrowed = true, .graph = w->graph, .prog = w->prog, .ana = w->ana};
+    assert_true(dt_push(&w->p.state, s));
+    if (c->orders) {
+        must(rw_reference_new(w->dev, w->prog, 1, w->ana, NULL, &w->p.gate.ref, &w->p.gate.snaps, &e), &e);
+        must(rw_state_first(&w->p, &w->p.state.p[0], &e), &e);
+    }
+}
+
+/* As if the posted launch was one that a rewrite made. */
+static unsigned orders_at_end(struct world *w)
+{
+    struct dt_err e = {0};
+    struct rw_state *s = &w->p.state.p[0];
+    s->made = dt_calloc(2, sizeof *s->made);
+    assert_non_null(s->made);
+    s->made[0] = true;
+    w->p.gate.orders = 8;
+    w->p.gate.orders_run = 0;
+    assert_int_equal(rw_orders_rest(&w->p.gate, s, &e), 0);
+    return w->p.gate.orders_run;
+}
+
+static void test_which(void **state)
+{
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        struct world w;
+        struct dt_err e = {0};
+        rw_hooks.glance = 1;
+        open_case(&w, &cases[k]);
+        int settled = rw_settled(w.prog, w.ana, 0, &e);
+        if (settled != cases[k].settled)
+            fail_msg("%s: %d", cases[k].name, settled);
+        unsigned ran = cases[k].orders ? orders_at_end(&w) : 0;
+        if (ran != cases[k].orders)
+            fail_msg("%s: %u orders", cases[k].name, ran);
+        world_close(&w);
+    }
+    rw_hooks.glance = 0;
+}
+
+/* Of a small launch nobody asks, and all orders run: one in the trial, the others at the end. */
+static void test_small(void **state)
+{
+    struct world w;
+    struct dt_err e = {0};
+    rw_hooks.glance = 0;
+    open_case(&w, &cases[0]);
+    assert_int_equal(rw_settled(w.prog, w.ana, 0, &e), 0);
+    assert_int_equal(orders_at_end(&w), 8 - RW_TRIAL_ORDERS);
+    world_close(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_which), cmocka_unit_test(test_small)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
