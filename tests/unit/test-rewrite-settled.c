@@ -127,8 +127,37 @@ static void test_small(void **state)
     world_close(&w);
 }
 
+/* A guess by a few blocks says that a graph is far from too large; where it does not, the sample decides as ever. */
+static void test_guess(void **state)
+{
+    static const char *const names[] = {"plain", "guarded-by-data"};
+    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+        struct world w;
+        struct dt_err e = {0};
+        size_t c = 0;
+        while (strcmp(cases[c].name, names[k]))
+            c++;
+        open_case(&w, &cases[c]);
+        uint64_t all = w.p.state.p[0].cost[0].instructions;
+        static const struct {
+            unsigned by, of;
+            bool sample;
+        } x[] = {{1, 2, true}, {1, 1, false}, {2, 1, false}, {5, 1, false}};
+        for (size_t i = 0; i < sizeof x / sizeof x[0]; i++) {
+            struct rw_sample *s = NULL;
+            struct dev_cost *cost = NULL;
+            must(rw_sample_choose(w.dev, w.prog, w.ana, all * x[i].by / x[i].of, &s, &cost, &e), &e);
+            assert_true((s != NULL) == x[i].sample && (cost != NULL) == x[i].sample);
+            rw_sample_free(s);
+            free(cost);
+        }
+        world_close(&w);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_which), cmocka_unit_test(test_small)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_which), cmocka_unit_test(test_small),
+                                       cmocka_unit_test(test_guess)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
