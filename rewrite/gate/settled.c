@@ -11,12 +11,12 @@
  *   the machine      it has no machine registers, atomics, volatile or ordered accesses, fences beyond the block,
  *                    asynchronous work, clusters, calls, or variables that kernels write
  *
- * Only large launches are asked, since orders of small ones cost nothing. So of a plan's settled launches SETTLED_ORDERS
- * run whole (orders.c), and some blocks under that detector (rw_settled_look): spread over the grid, both ends with
- * them, as the texts of several bodies may stand side by side. Where it finds anything, or cannot be used, all orders
- * run as of any launch. The same holds of posted launches: the run of the reference looks for conflicts between blocks
- * only in those that are not settled (once.c), and a rewrite that leaves the code as it is need not run their orders
- * when it is accepted (trial.c).
+ * Only large launches are asked, since orders of small ones cost nothing. So of a plan's settled launches
+ * SETTLED_ORDERS run whole (orders.c), and some blocks under that detector (rw_settled_look): spread over the grid,
+ * both ends with them, as the texts of several bodies may stand side by side. Where it finds anything, or cannot be
+ * used, all orders run as of any launch. The same holds of posted launches: the run of the reference looks for
+ * conflicts between blocks only in those that are not settled (once.c), and a rewrite that leaves the code as it is
+ * need not run their orders when it is accepted (trial.c).
  */
 #include "rewrite/facts/facts.h"
 #include "rewrite/facts/hooks.h"
