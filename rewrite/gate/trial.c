@@ -397,6 +397,19 @@ static bool one_for_one(const struct rw_edit *x)
     return one;
 }
 
+/* Launch k of a chain in which each stands for one of S. */
+static struct rw_edit edit_of(const struct rw_edit *x, uint32_t k, struct rw_part *part)
+{
+    struct rw_edit one = *x;
+    *part = x->part.p[k];
+    part->of = 1;
+    one.launch += k;
+    one.nlaunch = 1;
+    one.part.p = part;
+    one.part.n = 1;
+    return one;
+}
+
 /* A chain in which nothing moves between launches: launch by launch, on what each finds. So equal ones of the chain run
  * once. 1, 0, negative: as rw_trial_begin. */
 static int begin_each(struct rw_trial *t, struct dt_err *e)
@@ -404,12 +417,9 @@ static int begin_each(struct rw_trial *t, struct dt_err *e)
     int r = 1;
     t->known = t->repeated = true;
     for (uint32_t k = 0; k < t->n && r == 1; k++) {
-        struct rw_edit one = *t->x;
+        struct rw_part part;
+        struct rw_edit one = edit_of(t->x, k, &part);
         struct rw_trial alone = {0};
-        one.launch += k;
-        one.nlaunch = 1;
-        one.part.p += k;
-        one.part.n = 1;
         if (t->next->from[t->first + k] != UINT32_MAX)
             continue;
         r = rw_trial_begin(&alone, t->gate, &one, t->next, t->first + k, e);
@@ -488,6 +498,36 @@ static int glance(struct rw_trial *t, const struct rw_judge *judge, struct dt_er
     return r;
 }
 
+/* The same of a chain, launch by launch. */
+static int glance_each(struct rw_trial *t, const struct rw_judge *judge, struct dt_err *e)
+{
+    int r = judge ? 1 : 0;
+    for (uint32_t k = 0; k < t->n && r == 1; k++) {
+        struct rw_part part;
+        struct rw_edit one = edit_of(t->x, k, &part);
+        struct rw_trial alone = {
+            .gate = t->gate, .x = &one, .now = t->now, .next = t->next, .first = t->first + k, .n = 1};
+        if (t->next->from[t->first + k] != UINT32_MAX)
+            continue;
+        if (key_of(&alone, alone.key) < 0)
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        struct rw_tried *known = rw_trial_find(t->gate, alone.key);
+        if (known)
+            t->next->cost[t->first + k] = known->cost[0];
+        else if ((r = rw_trial_touch(&alone, e)) == 1)
+            r = glance_once(&alone, e);
+        t->work += alone.work;
+        rw_trial_done(&alone);
+    }
+    if (r == 1)
+        r = judge->hopeless(judge->user, t->next, e);
+    t->glanced = r == 1;
+    for (uint32_t k = 0; r == 0 && k < t->n; k++)
+        if (t->next->from[t->first + k] == UINT32_MAX)
+            t->next->cost[t->first + k].known = false;
+    return r;
+}
+
 int rw_trial_judged(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *x, struct rw_state *next,
                     uint32_t first, const struct rw_judge *judge, struct dt_err *e)
 {
@@ -514,7 +554,10 @@ int rw_trial_judged(struct rw_trial *t, struct rw_gate *g, const struct rw_edit 
         return 1;
     }
     if (t->n > 1 && one_for_one(x)) {
-        int each = begin_each(t, e);
+        int each = glance_each(t, judge, e);
+        if (each)
+            return each;
+        each = begin_each(t, e);
         return each == 1 ? remember(t, e) : each;
     }
     int r = rw_library_get(t, &next->cost[first], e);
