@@ -5,11 +5,11 @@
  *
  * Only where S is large, a few blocks are few, and nothing that a launch touches hangs on data (ana_steady: `same`);
  * where instructions do, they run on what T finds in memory, else on whatever is there. The blocks are taken here and
- * there, one from each stretch of the grid, since blocks of one launch may differ: tails, masks. Of a launch whose first
- * blocks are of one sort and all others of another (a part's `heavy`) each sort has its stretches, and the last block of
- * the one and the first of the other run, so that the model knows where the one ends (softgpu/exec/behind.c). Distinct
- * bytes, which a few blocks cannot tell, are those of S. Of launches that differ in other ways (`uneven` kinds) too few
- * of some blocks would run.
+ * there, one from each stretch of the grid, since blocks of one launch may differ: tails, masks. Of a launch whose
+ * first blocks are of one sort and all others of another (a part's `heavy`) each sort has its stretches, and the last
+ * block of the one and the first of the other run, so that the model knows where the one ends (softgpu/exec/behind.c).
+ * Distinct bytes, which a few blocks cannot tell, are those of S. Of launches that differ in other ways (`uneven`
+ * kinds) too few of some blocks would run.
  */
 #include "rewrite/facts/hooks.h"
 #include "rewrite/gate/gate-priv.h"

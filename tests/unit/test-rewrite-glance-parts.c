@@ -1,5 +1,5 @@
-/* Glances (rewrite/gate/glance.c) of launches whose first blocks do more than the others, and of chains of launches that
- * each stand for one posted launch.
+/* Glances (rewrite/gate/glance.c) of launches whose first blocks do more than the others, and of chains of launches
+ * that each stand for one posted launch.
  *
  * The first 40 of 64 blocks go round a loop 300 times, the others 10 times.
  */
