@@ -61,6 +61,7 @@ bool rw_trial_possible(const struct rw_trial *t);
 int rw_trial_touch(struct rw_trial *t, struct dt_err *e);
 /* Run S: what it leaves is what T must leave. Run T under an order of blocks, 0: their own, and compare; ret_cost
  * (NULL: not wanted) is by launch of T. */
+bool rw_trial_want(struct rw_trial *t); /* without running S, from what the posted launches left; false: not kept */
 int rw_trial_before(struct rw_trial *t, struct dt_err *e);
 int rw_trial_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_cost, struct dt_err *e);
 /* glance.c. About what T costs, by a few blocks of it. 1: next->cost of T is set; 0: T is not for that. */

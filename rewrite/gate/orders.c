@@ -4,7 +4,8 @@
  * them alone, on what each finds in memory. Most of what a search makes does not stay: an epilogue is fused, then the
  * kernel is sliced, in halves and in quarters, and joined with another. So a trial tries RW_TRIAL_ORDERS of them
  * (trial.c), of large launches none, and the others are for what the plan has in the end: once for equal launches, as
- * layers have them. What is compared is the launch against itself: in order it leaves what S left.
+ * layers have them. What is compared is what the posted launches left there; where that differs, since nobody reads it
+ * any more, the launch against itself: in order it leaves what S left.
  *
  * A launch with scratch or a module's variable does not run alone, as another launch may prepare them; its trial tries
  * all orders at once, or those that fit RW_ORDERS_WORK if its blocks wait for each other (dataflow fusion). Of a large
@@ -85,10 +86,17 @@ static int orders_of(struct rw_gate *g, struct rw_state *s, uint32_t launch, str
     r = can ? rw_settled(s->prog, s->ana, launch, e) : r;
     if (can && r == 1 && (r = rw_settled_look(&t, e)) == 1)
         to = to < SETTLED_ORDERS ? to : SETTLED_ORDERS;
-    r = can && r >= 0 ? rw_trial_before(&t, e) : r;
+    bool kept = can && r >= 0 && rw_trial_want(&t);
+    r = can && r >= 0 ? kept ? 0 : rw_trial_before(&t, e) : r;
     for (unsigned o = from; can && r == 0 && o < to; o++) {
         r = rw_trial_after(&t, o + 1, NULL, e);
-        g->orders_run++;
+        if (r == DT_E_INTERNAL && kept) { /* what differs, nobody may read */
+            dt_err_done(e);
+            kept = false;
+            if ((r = rw_trial_before(&t, e)) == 0)
+                r = rw_trial_after(&t, o + 1, NULL, e);
+        }
+        g->orders_run += r == 0;
     }
     rw_trial_done(&t);
     return r == 0 && can && !dt_push(&g->tried, passed) ? dt_err_set(e, DT_E_NOMEM, "out of memory") : r;

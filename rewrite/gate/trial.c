@@ -235,7 +235,7 @@ static int trial_fetch(struct rw_trial *t, struct dev_run *run, struct dt_err *e
 
 /* What S leaves is what the launches that it stands for left, where nothing else comes between: no run is needed to
  * know it. False: it was not kept. */
-static bool want_kept(struct rw_trial *t)
+bool rw_trial_want(struct rw_trial *t)
 {
     bool kept = true;
     for (uint32_t b = 0; b < t->now->graph->nbuffer && kept; b++)
@@ -564,7 +564,7 @@ int rw_trial_judged(struct rw_trial *t, struct rw_gate *g, const struct rw_edit 
     t->known = r == 1;
     if (r == 0 && (r = glance(t, judge, e)))
         return r;
-    bool kept = !t->known && want_kept(t);
+    bool kept = !t->known && rw_trial_want(t);
     if (kept)
         r = rw_trial_after(t, 0, &next->cost[first], e);
     if (r == DT_E_INTERNAL && kept) { /* what S leaves otherwise, nobody may read: T is as S, or it is wrong */
@@ -640,7 +640,7 @@ int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
     if (t->orders >= orders || later)
         return 0;
     bool own = !(t->known || one_for_one(t->x)); /* else its costs were known, and S has not run */
-    bool kept = !own && want_kept(t);
+    bool kept = !own && rw_trial_want(t);
     if (!own && !kept)
         r = rw_trial_before(t, e);
     while (r == 0 && t->orders < orders) {
