@@ -84,7 +84,7 @@ def verdicts(plan):
     """{"refused": {"block-fusion order": 12, …}, …}: a reason begins with the name of its condition."""
     found = collections.defaultdict(collections.Counter)
     for r in plan["rewrites"]:
-        why = f" {r['reason'].split(':')[0]}" if r["verdict"] == "refused" else ""
+        why = f" {r.get('reason', '-').split(':')[0]}" if r["verdict"] == "refused" else ""
         found[r["verdict"]][r["kind"] + why] += 1
     return {verdict: dict(names.most_common()) for verdict, names in found.items()}
 
