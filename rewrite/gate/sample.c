@@ -310,15 +310,15 @@ static uint32_t *firsts(const struct dt_graph *g, uint32_t *ret_last)
     return first;
 }
 
-/* Does what a launch does, one of each sort, hang on what is in memory? 1, 0. */
-static int sample_by_data(const struct dev_prog *p, const uint32_t *first, struct dt_err *e)
+/* Does what a launch does, one of each sort, hang on what is in memory? touches: only what it touches counts. 1, 0. */
+static int sample_by_data(const struct dev_prog *p, const uint32_t *first, bool touches, struct dt_err *e)
 {
-    bool steady = true;
+    bool steady = true, same = true;
     int r = 0;
-    for (uint32_t l = 0; l < p->graph->nlaunch && steady && r == 0; l++)
+    for (uint32_t l = 0; l < p->graph->nlaunch && (touches ? same : steady) && r == 0; l++)
         if (first[l] == l && p->graph->launch[l].kind == DT_KERNEL)
-            r = ana_steady(p, l, &steady, NULL, e);
-    return r < 0 ? r : !steady;
+            r = ana_steady(p, l, &steady, &same, e);
+    return r < 0 ? r : !(touches ? same : steady);
 }
 
 /* Run the sample once, on the first input, for the costs of its launches; only until one of each sort has run, if they
@@ -330,7 +330,8 @@ static int costs(struct dev_device *d, const struct dev_prog *p, const struct rw
     uint32_t last, n = p->graph->nlaunch;
     dt_free_ uint32_t *first = firsts(p->graph, &last);
     int r = first ? dev_run_new(d, p, &run, e) : sample_nomem(e);
-    if (r == 0 && (r = sample_by_data(p, first, e)) > 0) /* filling memory would take longer than what runs here */
+    if (r == 0 &&
+        (r = sample_by_data(p, first, false, e)) > 0) /* filling memory would take longer than what runs here */
         r = dev_run_fill(run, 0, -1, e);
     if (r == 0)
         r = dev_run_select(run, s->some, e);
@@ -351,7 +352,8 @@ static int costs(struct dev_device *d, const struct dev_prog *p, const struct rw
 }
 
 /* About how many thread-instructions the graph takes, by a few blocks of one launch of each sort, on whatever is in
- * memory. 1: *ret; 0: what launches do hangs on data, or their blocks do not run alone; negative: error. */
+ * memory (an error function may go another way there). 1: *ret; 0: what launches touch hangs on data, or their blocks
+ * do not run alone; negative: error. */
 static int sample_guess(struct dev_device *d, const struct dev_prog *p, const struct ana_result *a, double *ret,
                         struct dt_err *e)
 {
@@ -362,7 +364,7 @@ static int sample_guess(struct dev_device *d, const struct dev_prog *p, const st
     dt_free_ double *cost = dt_calloc((size_t)g->nlaunch + 1, sizeof *cost);
     dt_free_ struct dev_some *some = dt_calloc((size_t)g->nlaunch + 1, sizeof *some);
     bool may = true;
-    int r = first && list && cost && some ? sample_by_data(p, first, e) : sample_nomem(e);
+    int r = first && list && cost && some ? sample_by_data(p, first, true, e) : sample_nomem(e);
     if (r != 0)
         return r < 0 ? r : 0;
     for (uint32_t l = 0; l < g->nlaunch && may; l++) {

@@ -9,7 +9,8 @@
  *                    all orders, or in none. The detector that follows what orders two accesses (docs/CHECKING.md)
  *                    finds it in one
  *   the machine      it has no machine registers, atomics, volatile or ordered accesses, fences beyond the block,
- *                    asynchronous work, clusters, calls, or variables that kernels write
+ *                    asynchronous work, clusters, calls but of functions that only compute, or variables that kernels
+ *                    write
  *
  * Only large launches are asked, since orders of small ones cost nothing. So of a plan's settled launches
  * SETTLED_ORDERS run whole (orders.c), and some blocks under that detector (rw_settled_look): spread over the grid,
@@ -18,6 +19,7 @@
  * conflicts between blocks only in those that are not settled (once.c), and a rewrite that leaves the code as it is
  * need not run their orders when it is accepted (trial.c).
  */
+#include "ptx/reach.h"
 #include "rewrite/facts/facts.h"
 #include "rewrite/facts/hooks.h"
 #include "rewrite/gate/gate-priv.h"
@@ -59,23 +61,26 @@ static bool settled_apart(const struct ana_launch *l)
     return proved;
 }
 
-/* Is there nothing in it that hangs on when it runs? */
+/* Does it touch memory in a way that orders accesses, or that need not be ordered? */
+static bool settled_strong(const struct ptx_inst *i, void *user)
+{
+    enum ptx_mod sem = ptx_mod_of(i, PTX_MC_SEM);
+    unsigned flags = ptx_op_info(i->op)->flags;
+    (void)user;
+    return flags & PTX_F_ATOMIC || ((flags & (PTX_F_READS | PTX_F_WRITES)) &&
+                                    ((sem != PTX_M_NONE && sem != PTX_M_WEAK) || ptx_has(i, PTX_M_MMIO)));
+}
+
+/* Is there nothing in it, or in what it calls, that hangs on when it runs? */
 static bool settled_plain(const struct rw_body *b)
 {
     static const enum rw_fact bad[] = {RW_OPAQUE, RW_INDIRECT_CALL, RW_RECURSION,  RW_EXTERN_CALL,
                                        RW_SIDE,   RW_ORDERED,       RW_MACHINE,    RW_ACTIVEMASK,
                                        RW_ASYNC,  RW_CLUSTER,       RW_GLOBAL_VAR, RW_BARRIER_REG};
-    bool plain = !b->calls && !b->lockstep;
+    bool plain = !b->lockstep;
     for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++)
         plain &= !b->find[bad[k]].set;
-    for (uint32_t n = 0; n < b->f->ninst && plain; n++) {
-        const struct ptx_inst *i = &b->f->inst[n];
-        enum ptx_mod sem = ptx_mod_of(i, PTX_MC_SEM);
-        bool memory = ptx_op_info(i->op)->flags & (PTX_F_READS | PTX_F_WRITES);
-        plain = !(ptx_op_info(i->op)->flags & PTX_F_ATOMIC) &&
-                (!memory || ((sem == PTX_M_NONE || sem == PTX_M_WEAK) && !ptx_has(i, PTX_M_MMIO)));
-    }
-    return plain;
+    return plain && ptx_reach_any(b->f, settled_strong, NULL) == 0;
 }
 
 int rw_settled(const struct dev_prog *p, const struct ana_result *a, uint32_t launch, struct dt_err *e)
@@ -91,6 +96,10 @@ int rw_settled(const struct dev_prog *p, const struct ana_result *a, uint32_t la
     dt_arena_done(&arena);
     if (plain)
         r = ana_steady(p, launch, &steady, &same, e);
+    if (r < 0 && !rw_fatal(r)) { /* such a kernel is not changed, or the same error is told by whoever changes it */
+        dt_err_done(e);
+        return 0;
+    }
     return r < 0 ? r : plain && same;
 }
 

@@ -18,6 +18,10 @@
     "mov.u32 %r8, sh;\nshl.b32 %r9, %r3, 2;\nadd.s32 %r9, %r9, %r8;\nshl.b32 %r10, %r3, 2;\nxor.b32 %r10, %r10, "      \
     "256;\n"                                                                                                           \
     "add.s32 %r10, %r10, %r8;\nld.global.u32 %r5, [%d4];\n"
+#define FUNCTIONS /* one that only computes, one that does not */                                                      \
+    ".func (.param .b32 z) twice (.param .b32 q)\n{\n.reg .b32 %r<4>;\n.reg .pred %p<2>;\nld.param.b32 %r1, [q];\n"    \
+    "setp.lt.u32 %p1, %r1, 999;\n@%p1 bra ON;\nadd.s32 %r1, %r1, %r1;\nON:\nst.param.b32 [z], %r1;\nret;\n}\n"         \
+    ".func add (.param .b64 q)\n{\n.reg .b64 %d<2>;\nld.param.b64 %d1, [q];\nred.global.add.u32 [%d1], 1;\nret;\n}\n"
 #define END "ret;\n}\n"
 
 static const struct settled_case {
@@ -32,6 +36,12 @@ static const struct settled_case {
      "setp.lt.u32 %p1, %r4, 999;\n@%p1 bra OUT;\nst.global.u32 [%d5], %r5;\nOUT:\n", true, 2},
     {"value", /* a branch by data that touches nothing */
      "setp.lt.u32 %p1, %r5, 999;\n@%p1 bra OUT;\nadd.s32 %r5, %r5, 7;\nOUT:\nst.global.u32 [%d5], %r5;\n", true, 2},
+    {"call",
+     "{\n.param .b32 q;\n.param .b32 z;\nst.param.b32 [q], %r5;\ncall.uni (z), twice, (q);\n"
+     "ld.param.b32 %r6, [z];\n}\nst.global.u32 [%d5], %r6;\n",
+     true, 2},
+    {"call-of-atomic", "{\n.param .b64 q;\nst.param.b64 [q], %d5;\ncall.uni add, (q);\n}\nst.global.u32 [%d5], %r5;\n",
+     false, 8},
     /* warps write the same word to one place, with nothing between: it races in every block, whatever it leaves */
     {"race", "st.shared.u32 [%r8], 7;\nbar.sync 0;\nld.shared.u32 %r6, [%r8];\nst.global.u32 [%d5], %r6;\n", true, 8},
     {"race-at-end", /* only in the last block */
@@ -59,7 +69,7 @@ static void open_case(struct world *w, const struct settled_case *c)
     struct ana_options o = {0};
     struct dt_str text = {0}, ptx = {0};
     memset(w, 0, sizeof *w);
-    dt_str_addf(&ptx, ".version 8.0\n.target sm_90\n.address_size 64\n%s%s%s", BEGIN("k"), c->text, END);
+    dt_str_addf(&ptx, ".version 8.0\n.target sm_90\n.address_size 64\n%s%s%s%s", FUNCTIONS, BEGIN("k"), c->text, END);
     dt_str_add(&text, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
     for (const char *s = ptx.s; *s; s++)
         dt_str_addf(&text, *s == '\n' ? "\\n" : "%c", *s);
