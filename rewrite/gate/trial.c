@@ -498,7 +498,7 @@ static int glance(struct rw_trial *t, const struct rw_judge *judge, struct dt_er
     return r;
 }
 
-/* The same of a chain, launch by launch. */
+/* The same of a chain, launch by launch: what is large is glanced at. */
 static int glance_each(struct rw_trial *t, const struct rw_judge *judge, struct dt_err *e)
 {
     int r = judge ? 1 : 0;
@@ -514,6 +514,8 @@ static int glance_each(struct rw_trial *t, const struct rw_judge *judge, struct 
         struct rw_tried *known = rw_trial_find(t->gate, alone.key);
         if (known)
             t->next->cost[t->first + k] = known->cost[0];
+        else if (rw_orders_from(&t->now->cost[one.launch[0]])) /* a small one may as well run whole */
+            r = rw_trial_begin(&alone, t->gate, &one, t->next, t->first + k, e);
         else if ((r = rw_trial_touch(&alone, e)) == 1)
             r = glance_once(&alone, e);
         t->work += alone.work;
