@@ -2,16 +2,19 @@
 """What the planner gains on whole models as tensor compilers emit them (tests/models), and what it costs to find out:
 one `dovetail optimize --local` with an empty cache for each model and device. --sizes: parts of models at the sizes
 that they have in use, in small tiles and in register tiles of 128 x 128. Writes one file as docs/CONTRACT.md section 7
-says; interrupted, what it has so far.
+says, after every plan, so that whatever ends it leaves what it has so far. A planning that fails is told, the others
+go on, and the exit status is 1.
 
 plans    launches and times before and after by the plan's own method (modeled on the software device, and then named
          so) with their ranges, wall and CPU seconds of the command with all that it started, the memory of its greatest
          process, which is the worker; how many candidates were kept, dropped and refused, by the reason's first word;
          of a graph that is verified by samples, blocks that ran and of how many; what was not tried; the machine's load
-         when planning began. The last line is the geometric mean of the gains for each device
+         when planning began; what was kept, and block slots that stay empty. The last line is the geometric mean of the
+         gains for each device. --keep DIR: the plans themselves, too
 
-usage: bench-models.py --build DIR --out DIR [--json] [--device SPEC,…] [--budget SECONDS] [--layers N] [MODEL…]
-       bench-models.py --build DIR --out DIR [--json] [--device SPEC,…] [--budget SECONDS] --sizes [NAME…]
+usage: bench-models.py --build DIR --out DIR [OPTION…] [--layers N] [MODEL…]
+       bench-models.py --build DIR --out DIR [OPTION…] --sizes [NAME…]
+options: --json, --device SPEC,…, --budget SECONDS, --keep DIR
 """
 import argparse
 import collections
@@ -52,6 +55,10 @@ SIZES = {
 }
 
 
+class Failed(Exception):
+    """A command's exit status and the end of what it said."""
+
+
 def measured(command):
     """(standard output, wall seconds, CPU seconds, peak bytes); the last two over the command and all that it waited
     for."""
@@ -68,7 +75,8 @@ def measured(command):
         out.seek(0)
         err.seek(0)
         if p.returncode:
-            sys.exit(f"{' '.join(command)}: exit status {p.returncode}\n{err.read().decode(errors='replace')[-2000:]}")
+            raise Failed(f"{' '.join(command)}: exit status {p.returncode}\n"
+                         f"{err.read().decode(errors='replace')[-2000:]}")
         return out.read().decode(), wall, use.ru_utime + use.ru_stime, use.ru_maxrss * 1024
 
 
@@ -76,21 +84,50 @@ def verdicts(plan):
     """{"refused": {"block-fusion order": 12, …}, …}: a reason begins with the name of its condition."""
     found = collections.defaultdict(collections.Counter)
     for r in plan["rewrites"]:
-        why = f" {r['reason'].split(':')[0]}" if r["verdict"] == "refused" else ""
+        why = f" {r.get('reason', '-').split(':')[0]}" if r["verdict"] == "refused" else ""
         found[r["verdict"]][r["kind"] + why] += 1
     return {verdict: dict(names.most_common()) for verdict, names in found.items()}
+
+
+def idle(launches, slots, spans, sms):
+    """[share of block slots that stay empty in the waves of all launches, as `dovetail analyze` has it; the same with
+    each launch counted as long as it runs]. slots: blocks that an SM holds; spans: [begin, end]; both by launch."""
+    blocks = there = empty = whole = 0
+    for launch, each, (begin, end) in zip(launches, slots, spans):
+        n = math.prod(launch.get("grid", [0]))
+        if not n or not each:
+            continue  # no kernel
+        wave = each * sms
+        room = -(-n // wave) * wave
+        blocks += n
+        there += room
+        empty += (end - begin) * (1 - n / room)
+        whole += end - begin
+    return [round(1 - blocks / there, 4) if there else 0, round(empty / whole, 4) if whole else 0]
+
+
+def slots(plan):
+    """Of graph and plan."""
+    times, sms = plan["timeline"], plan["device"]["sms"]
+    each = times.get("sms", {}).get("slots")
+    return {} if not each else {
+        "idle": idle(plan["original"]["launches"], each["baseline"], times["baseline"], sms),
+        "plan_idle": idle(plan["launches"], each["optimized"], times["optimized"], sms)}
 
 
 def some(members, name):
     return {name: members[name]} if name in members else {}
 
 
-def row(tool, model, graph, spec, options):
+def row(tool, model, graph, spec, options, keep):
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as tmp:
         text, wall, cpu, peak = measured([tool, "optimize", graph, "--local", "--json", "--device", spec,
                                           "--cache", f"{tmp}/c.db", *options])
     plan = json.loads(text)
+    if keep:
+        with open(f"{keep}/{model}-{spec.replace(':', '-')}.json", "w", encoding="utf-8") as f:
+            f.write(text)
     a, b = plan["baseline"], plan["optimized"]
     ranges = {"baseline_range_us": a.get("range_us"), "plan_range_us": b.get("range_us"),
               "gain_range": plan.get("gain_range")}
@@ -99,10 +136,18 @@ def row(tool, model, graph, spec, options):
             **{k: v for k, v in ranges.items() if v}, "launches": a["launches"], "plan_launches": b["launches"],
             "bitwise": plan["verified"]["bitwise"], **some(plan["verified"], "sampled"), **some(plan, "stopped"),
             "load": round(load, 2), "planning_s": round(wall, 3), "planning_cpu_s": round(cpu, 3),
-            "peak_bytes": peak, "verdicts": verdicts(plan)}
+            "peak_bytes": peak, "verdicts": verdicts(plan), "kept": kept(plan), **slots(plan)}
 
 
-def measure(o, tool, options, graphs, plans):
+def kept(plan):
+    """What the plan's launches are made of, by kind and level: {"slice quarters": 2, "prefetch": 1, …}."""
+    return dict(collections.Counter(f"{r['kind']} {r['level']}" if r.get("level") else r["kind"]
+                                    for r in plan["rewrites"] if r["verdict"] == "kept"))
+
+
+def measure(o, tool, options, graphs, file):
+    """Returns how many plannings failed."""
+    failed = 0
     for model, what in graphs.items():
         with tempfile.TemporaryDirectory() as tmp:
             made = subprocess.run([sys.executable, f"{ROOT}/tests/models/generate.py", *what, "-o", tmp],
@@ -110,9 +155,14 @@ def measure(o, tool, options, graphs, plans):
             name, layers = made.stdout.split()
             name = model if o.sizes else name
             for spec in o.device.split(","):
-                r = row(tool, name, f"{tmp}/graph.json", spec, options)
+                try:
+                    r = row(tool, name, f"{tmp}/graph.json", spec, options, o.keep)
+                except Failed as e:
+                    print(f"{name:26} {spec:10} failed: {e}", flush=True)
+                    failed += 1
+                    continue
                 r["layers"] = int(layers)
-                plans.append(r)
+                file.plan(r)
                 print(f"{name:26} {spec:10} {r['launches']:5} -> {r['plan_launches']:<3} "
                       f"{r['launches'] / r['layers']:5.1f} -> {r['plan_launches'] / r['layers']:<4.1f} "
                       f"{r['baseline_us']:12.2f} {r['plan_us']:10.2f} {r['baseline_us'] / r['plan_us']:5.2f}x "
@@ -121,6 +171,7 @@ def measure(o, tool, options, graphs, plans):
                       f"{r['method']}", flush=True)
                 refused = ", ".join(f"{n} {why}" for why, n in list(r["verdicts"].get("refused", {}).items())[:6])
                 print(f"{'':26} refused most: {refused or '-'}", flush=True)
+    return failed
 
 
 def main():
@@ -128,27 +179,30 @@ def main():
     p.add_argument("--device", default=os.environ.get("DOVETAIL_DEVICE", DEVICES))
     p.add_argument("--budget", help="seconds of planning, as dovetail's")
     p.add_argument("--layers", type=int, help="of each model; default: what tests/models/generate.py takes")
+    p.add_argument("--keep", metavar="DIR")
     p.add_argument("--sizes", action="store_true")
     p.add_argument("model", nargs="*")
     o = results.options(p)
     graphs = {n: SIZES[n].split() for n in o.model or SIZES} if o.sizes else \
         {m: [m] + (["--layers", str(o.layers)] if o.layers else []) for m in o.model or MODELS}
     tool = os.path.join(o.build, "client/dovetail")
-    options = ["--budget", o.budget] if o.budget else []
-    plans = []
+    options = ["--budget", o.budget, "--timeout", str(int(float(o.budget)) * 4)] if o.budget else []
+    file = results.Growing(o.out, "models")
+    plans, failed = file.run["plans"], 0
     print(f"{'model':26} {'device':10} {'launches':>12} {'a layer':>13} {'baseline us':>12} {'plan us':>10} "
           f"{'gain':>6} {'range':>13} {'wall':>8} {'CPU':>8} {'peak':>8}  method")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        measure(o, tool, options, graphs, plans)
+        failed = measure(o, tool, options, graphs, file)
     except KeyboardInterrupt:
         print("interrupted", flush=True)
     for spec in o.device.split(","):
         gains = [r["baseline_us"] / r["plan_us"] for r in plans if r["device"] == spec] or [1]
         print(f"{spec}: geometric mean of {len(gains)} gains {math.exp(sum(map(math.log, gains)) / len(gains)):.3f}, "
               f"least {min(gains):.3f}", flush=True)
-    results.write(o.out, "models", plans=plans)
+    file.end()
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

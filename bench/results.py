@@ -53,15 +53,51 @@ def new_file(out, name, now):
             now += datetime.timedelta(seconds=1)
 
 
+def document(now, device, plans, maps, model, figures):
+    return {"date": f"{now:%Y-%m-%d}", "commit": commit(), "host": {"cpu": cpu(), "cores": os.cpu_count()},
+            "gpu": device["name"] if device and device["kind"] == "cuda" else None, "plans": list(plans),
+            "maps": list(maps), "model": list(model), "figures": list(figures)}
+
+
 def write(out, name, device=None, plans=(), maps=(), model=(), figures=()):
     now = datetime.datetime.now()
     os.makedirs(out, exist_ok=True)
-    run = {"date": f"{now:%Y-%m-%d}", "commit": commit(), "host": {"cpu": cpu(), "cores": os.cpu_count()},
-           "gpu": device["name"] if device and device["kind"] == "cuda" else None, "plans": list(plans),
-           "maps": list(maps), "model": list(model), "figures": list(figures)}
+    run = document(now, device, plans, maps, model, figures)
     with new_file(out, name, now) as f:
         json.dump(run, f, indent=1)
         f.write("\n")
         print(f"written: {f.name}")
     if STDOUT:
         print(json.dumps(run, indent=1), file=STDOUT)
+
+
+class Growing:
+    """The file of a run that takes hours: there from the first row on, whole after each, so that a run that is cut off
+    leaves what it has. Date and commit are those of the beginning."""
+
+    def __init__(self, out, name):
+        now = datetime.datetime.now()
+        os.makedirs(out, exist_ok=True)
+        self.run = document(now, None, (), (), (), ())
+        with new_file(out, name, now) as f:
+            self.path = f.name
+        self.keep()
+
+    def keep(self):
+        with open(f"{self.path}.part", "w", encoding="utf-8") as f:
+            json.dump(self.run, f, indent=1)
+            f.write("\n")
+        os.replace(f"{self.path}.part", self.path)
+
+    def plan(self, row):
+        self.run["plans"].append(row)
+        self.keep()
+
+    def end(self):
+        """Of a run without a row nothing stays."""
+        if self.run["plans"]:
+            print(f"written: {self.path}")
+        else:
+            os.remove(self.path)
+        if STDOUT:
+            print(json.dumps(self.run, indent=1), file=STDOUT)

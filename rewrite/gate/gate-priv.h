@@ -61,13 +61,20 @@ bool rw_trial_possible(const struct rw_trial *t);
 int rw_trial_touch(struct rw_trial *t, struct dt_err *e);
 /* Run S: what it leaves is what T must leave. Run T under an order of blocks, 0: their own, and compare; ret_cost
  * (NULL: not wanted) is by launch of T. */
+bool rw_trial_want(struct rw_trial *t); /* without running S, from what the posted launches left; false: not kept */
 int rw_trial_before(struct rw_trial *t, struct dt_err *e);
 int rw_trial_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_cost, struct dt_err *e);
 /* glance.c. About what T costs, by a few blocks of it. 1: next->cost of T is set; 0: T is not for that. */
 int rw_trial_glance(struct rw_trial *t, struct dt_err *e);
+/* Put into `run` what T finds in memory. */
+int rw_trial_fill(const struct rw_trial *t, struct dev_run *run, struct dt_err *e);
 struct rw_tried *rw_trial_find(const struct rw_gate *g, const char *key);
 /* orders.c: can these launches of the state run alone at the end, so that a trial need not try all orders? */
 bool rw_orders_can(const struct rw_gate *g, const struct rw_state *s, uint32_t first, uint32_t n);
+/* settled.c: does one order of the launch's blocks tell what all leave? Only large launches are asked. 1, 0; negative:
+ * error. Of T, one such launch of an analysed state: are its first, its last and some other blocks free of races? */
+int rw_settled(const struct dev_prog *p, const struct ana_result *a, uint32_t launch, struct dt_err *e);
+int rw_settled_look(struct rw_trial *t, struct dt_err *e);
 /* From which order on they are left to the end, of a launch that is one of a plan's: all, of large ones. */
 unsigned rw_orders_from(const struct dev_cost *c);
 /* Of the buffer where T stands. 1: *ret is what is in it; 0: its fill; negative: not kept (trial.c). */

@@ -59,10 +59,11 @@ struct rw_gate { /* what one planning knows of the posted graph, and of what was
     struct dev_cost *sampled_cost;                 /* by launch of the original */
     struct dt_vec(struct rw_tried) tried, glanced; /* trials that passed; costs by a glance */
     struct rw_regions regions;
-    unsigned orders;    /* that new launches pass alone: RW_TRIAL_ORDERS in a trial, the others at the end (orders.c) */
-    bool from_library;  /* some trial was not run, because the library knew it */
-    bool no_library;    /* the library was wrong once: it is not asked any more */
-    bool lines_checked; /* line tables change no code (machine-code.c) */
+    unsigned orders; /* that new launches pass alone: RW_TRIAL_ORDERS in a trial, the others at the end (orders.c) */
+    unsigned orders_run; /* at the end, of all launches */
+    bool from_library;   /* some trial was not run, because the library knew it */
+    bool no_library;     /* the library was wrong once: it is not asked any more */
+    bool lines_checked;  /* line tables change no code (machine-code.c) */
     struct dt_vec(struct rw_piece *) piece;
 };
 void rw_gate_init(struct rw_gate *g, struct dev_device *dev, const struct rw_options *opt,

@@ -3,10 +3,13 @@
  * run further to be dropped. What may be faster runs whole, is compared, and costs what that run says; so a glance
  * decides nothing but what is not tried.
  *
- * Only where neither the instructions that a launch executes nor their addresses hang on data (ana_steady), S is large,
- * and a few blocks are few. The blocks are taken here and there, one from each stretch of the grid, since blocks of one
- * launch may differ: tails, masks. Distinct bytes, which a few blocks cannot tell, are those of S. Of
- * launches that only differ in a part of the grid (`uneven` kinds) too few of that part would run.
+ * Only where S is large, a few blocks are few, and nothing that a launch touches hangs on data (ana_steady: `same`);
+ * where instructions do, they run on what T finds in memory, else on whatever is there. The blocks are taken here and
+ * there, one from each stretch of the grid, since blocks of one launch may differ: tails, masks. Of a launch whose
+ * first blocks are of one sort and all others of another (a part's `heavy`) each sort has its stretches, and the last
+ * block of the one and the first of the other run, so that the model knows where the one ends (softgpu/exec/behind.c).
+ * Distinct bytes, which a few blocks cannot tell, are those of S. Of launches that differ in other ways (`uneven`
+ * kinds) too few of some blocks would run.
  */
 #include "rewrite/facts/hooks.h"
 #include "rewrite/gate/gate-priv.h"
@@ -50,15 +53,33 @@ static int distinct(const struct rw_trial *t, uint32_t of, struct dev_some *x, s
     return failed ? glance_nomem(e) : 0;
 }
 
-/* One block of each of `n` stretches. */
-static uint32_t *glance_spread(uint32_t launch, uint32_t nblock, uint32_t n)
+/* One block of each of `n` stretches of blocks `from` to `to` - 1. */
+static void glance_spread(uint32_t launch, uint32_t from, uint32_t to, uint32_t n, uint32_t *list)
 {
-    uint32_t *list = dt_malloc(((size_t)n + 1) * sizeof *list);
-    for (uint32_t k = 0; list && k < n; k++) {
-        uint32_t lo = (uint32_t)((uint64_t)nblock * k / n), hi = (uint32_t)((uint64_t)nblock * (k + 1) / n);
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t lo = from + (uint32_t)((uint64_t)(to - from) * k / n),
+                 hi = from + (uint32_t)((uint64_t)(to - from) * (k + 1) / n);
         list[k] = lo + (uint32_t)(dt_splitmix64(launch + 1, k) % (hi - lo));
     }
-    return list;
+}
+
+/* Of `blocks` with `heavy` ones in front, n in all or one or two more. How many; 0: one of the sorts is too small. */
+static uint32_t glance_pick(uint32_t launch, uint32_t blocks, uint32_t heavy, uint32_t n, uint32_t *list)
+{
+    if (!heavy || heavy >= blocks) {
+        glance_spread(launch, 0, blocks, n, list);
+        return n;
+    }
+    uint32_t first = (uint32_t)((uint64_t)n * heavy / blocks);
+    first = first ? first : 1;
+    uint32_t rest = n > first ? n - first : 1;
+    if (first > heavy || rest > blocks - heavy)
+        return 0;
+    glance_spread(launch, 0, heavy, first, list);
+    glance_spread(launch + 1, heavy, blocks, rest, list + first);
+    list[first - 1] = heavy - 1;
+    list[first] = heavy;
+    return first + rest;
 }
 
 /* Its blocks, or, where there are some, its clusters: they run whole or not at all. */
@@ -69,7 +90,8 @@ static uint32_t clusters(const struct rw_trial *t, uint32_t launch)
 }
 
 /* Which blocks of T run. 1; 0: no glance; negative: error. */
-static int glance_blocks(const struct rw_trial *t, struct dev_some *some, uint32_t **list, struct dt_err *e)
+static int glance_blocks(const struct rw_trial *t, struct dev_some *some, uint32_t **list, bool *ret_by_data,
+                         struct dt_err *e)
 {
     const struct dt_graph *g = t->next->graph;
     uint64_t work = 0, all = 0, few = 0;
@@ -80,17 +102,20 @@ static int glance_blocks(const struct rw_trial *t, struct dev_some *some, uint32
     for (uint32_t k = 0; k < t->n; k++) {
         uint32_t l = t->first + k, blocks = clusters(t, l);
         uint32_t n = blocks / STRETCH > LEAST ? blocks / STRETCH : LEAST;
-        bool steady = false;
+        bool steady = false, same = false;
         if (t->next->from[l] != UINT32_MAX || g->launch[l].kind != DT_KERNEL)
             continue;
         uint32_t of = t->x->part.p[k].of;
         if (blocks < FEW * LEAST || (!of && t->n > 1))
             return 0; /* the last: which of the distinct bytes of S are whose? */
-        int r = ana_steady(t->next->prog, l, &steady, NULL, e);
-        if (r < 0 || !steady)
+        int r = ana_steady(t->next->prog, l, &steady, &same, e);
+        if (r < 0 || !(steady || same))
             return r;
-        if (!(list[k] = glance_spread(l, blocks, n)))
+        *ret_by_data |= !steady;
+        if (!(list[k] = dt_malloc(((size_t)n + 2) * sizeof *list[k])))
             return glance_nomem(e);
+        if (!(n = glance_pick(l, blocks, t->x->part.p[k].heavy, n, list[k])))
+            return 0;
         some[l] = (struct dev_some){.block = list[k], .n = n};
         if ((r = distinct(t, of ? of - 1 : UINT32_MAX, &some[l], e)) < 0)
             return r;
@@ -107,12 +132,15 @@ int rw_trial_glance(struct rw_trial *t, struct dt_err *e)
     struct dev_some *some = dt_calloc((size_t)p->graph->nlaunch + 1, sizeof *some);
     uint32_t **list = dt_calloc((size_t)t->n + 1, sizeof *list);
     bool *wanted = dt_calloc((size_t)p->graph->nlaunch + 1, sizeof *wanted);
-    int r = some && list && wanted ? glance_blocks(t, some, list, e) : glance_nomem(e);
+    bool by_data = false;
+    int r = some && list && wanted ? glance_blocks(t, some, list, &by_data, e) : glance_nomem(e);
     bool may = r == 1;
     for (uint32_t k = 0; may && k < t->n; k++)
         wanted[t->first + k] = list[k] != NULL;
     if (may)
         r = dev_run_new_for(t->gate->dev, p, wanted, &run, e);
+    if (may && r == 0 && by_data)
+        r = rw_trial_fill(t, run, e);
     if (may && r == 0)
         r = rw_watch(t->gate->dev, false, 0, false, e);
     if (may && r == 0)

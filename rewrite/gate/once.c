@@ -6,7 +6,8 @@
  * too, they cost the same. Equal: kernel, geometry, arguments, offsets, sizes of buffers, and which of them are the
  * same one (rw_add_launch). Others are looked at each time.
  *
- * What a launch only reads is not followed by the race detector.
+ * What a launch only reads is not followed by the race detector; nor is a large launch of whose blocks the map has
+ * proved that no two touch a byte in conflict (settled.c).
  *
  * Under the race detector a launch runs on one CPU thread and takes several times as long, and following its blocks for
  * their costs takes half as long again; so this is most of the first run of a large graph.
@@ -31,7 +32,11 @@ static int only_reads(const struct rw_once *o, struct dev_run *run, uint32_t lau
 
 int rw_once_step(const struct rw_once *o, struct dev_run *run, uint32_t launch, struct dev_cost *cost, struct dt_err *e)
 {
-    bool again = rw_again(o, launch), off = again && o->races, known = again && o->steady[launch];
+    bool again = rw_again(o, launch), known = again && o->steady[launch];
+    int settled = o && o->races && o->ana && !again ? rw_settled(o->ana->prog, o->ana, launch, e) : 0;
+    if (settled < 0)
+        return settled;
+    bool off = o && o->races && (again || settled);
     if (off)
         dev_set_schedule(o->dev, 0, false);
     if (known)

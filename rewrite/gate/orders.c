@@ -4,10 +4,13 @@
  * them alone, on what each finds in memory. Most of what a search makes does not stay: an epilogue is fused, then the
  * kernel is sliced, in halves and in quarters, and joined with another. So a trial tries RW_TRIAL_ORDERS of them
  * (trial.c), of large launches none, and the others are for what the plan has in the end: once for equal launches, as
- * layers have them. What is compared is the launch against itself: in order it leaves what S left.
+ * layers have them. What is compared is what the posted launches left there; where that differs, since nobody reads it
+ * any more, the launch against itself: in order it leaves what S left.
  *
  * A launch with scratch or a module's variable does not run alone, as another launch may prepare them; its trial tries
- * all orders at once, or those that fit RW_ORDERS_WORK if its blocks wait for each other (dataflow fusion). Launches
+ * all orders at once, or those that fit RW_ORDERS_WORK if its blocks wait for each other (dataflow fusion). Of a large
+ * launch in which nothing can hang on the order (settled.c) two orders run, and some blocks under the detector that
+ * finds races whatever the order. Launches
  * side by side are no matter of blocks: waits.c, and the last verification.
  */
 #include "rewrite/gate/gate-priv.h"
@@ -17,6 +20,7 @@
 
 #include "rewrite/facts/hooks.h"
 
+#define SETTLED_ORDERS 2          /* of a launch of which one tells what all leave (settled.c): one more than that */
 #define LATER (UINT64_C(1) << 28) /* thread-instructions of a launch whose orders are all left to the end */
 
 static bool own_buffer(const struct rw_gate *g, const struct dt_graph *now, uint32_t b)
@@ -71,7 +75,7 @@ static int orders_of(struct rw_gate *g, struct rw_state *s, uint32_t launch, str
     struct rw_edit x = {.now = s, .launch = &launch, .nlaunch = 1};
     struct rw_trial t = {.gate = g, .x = &x, .now = s, .next = s, .first = launch, .n = 1};
     struct rw_tried passed = {.orders = g->orders};
-    unsigned from = rw_orders_from(&s->cost[launch]);
+    unsigned from = rw_orders_from(&s->cost[launch]), to = g->orders;
     int r = orders_key(s, launch, passed.key, e);
     if (r < 0 || rw_trial_find(g, passed.key))
         return r;
@@ -79,9 +83,21 @@ static int orders_of(struct rw_gate *g, struct rw_state *s, uint32_t launch, str
     bool can = r == 1;
     if (r == 0)
         return 1;
-    r = can ? rw_trial_before(&t, e) : r;
-    for (unsigned o = from; can && r == 0 && o < g->orders; o++)
+    r = can ? rw_settled(s->prog, s->ana, launch, e) : r;
+    if (can && r == 1 && (r = rw_settled_look(&t, e)) == 1)
+        to = to < SETTLED_ORDERS ? to : SETTLED_ORDERS;
+    bool kept = can && r >= 0 && rw_trial_want(&t);
+    r = can && r >= 0 ? kept ? 0 : rw_trial_before(&t, e) : r;
+    for (unsigned o = from; can && r == 0 && o < to; o++) {
         r = rw_trial_after(&t, o + 1, NULL, e);
+        if (r == DT_E_INTERNAL && kept) { /* what differs, nobody may read */
+            dt_err_done(e);
+            kept = false;
+            if ((r = rw_trial_before(&t, e)) == 0)
+                r = rw_trial_after(&t, o + 1, NULL, e);
+        }
+        g->orders_run += r == 0;
+    }
     rw_trial_done(&t);
     return r == 0 && can && !dt_push(&g->tried, passed) ? dt_err_set(e, DT_E_NOMEM, "out of memory") : r;
 }

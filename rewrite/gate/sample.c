@@ -17,8 +17,9 @@
  * byte that the graph surely writes. This says nothing about values; only the sample does.
  *
  * To find whether a graph is too large, the smallest sample is run, and its instructions are scaled up to all blocks.
- * The bytes in the footprints are a bound that spares most graphs this run. Counts of instructions decide, never the
- * clock.
+ * The bytes in the footprints are a bound that spares most graphs this run; a few blocks of each sort of launch, where
+ * nothing that they do hangs on data, are one that spares most others the sample, which may be a third of the graph.
+ * Counts of instructions decide, never the clock.
  */
 #include "rewrite/gate/gate-priv.h"
 
@@ -29,6 +30,8 @@
 
 #define SOME 4       /* a sample may have 1 / SOME of the work that a whole run may have */
 #define PER_BYTE 100 /* instructions per byte of the footprints: kernels run fewer */
+#define FEW 8        /* blocks of a launch for a guess at what it takes */
+#define FAR 4        /* a guess of 1 / FAR of what may run whole is far from it */
 #define SEEDS 64     /* most blocks of one launch that a sample starts from */
 
 static int sample_nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory"); }
@@ -307,15 +310,15 @@ static uint32_t *firsts(const struct dt_graph *g, uint32_t *ret_last)
     return first;
 }
 
-/* Does what a launch does, one of each sort, hang on what is in memory? 1, 0. */
-static int sample_by_data(const struct dev_prog *p, const uint32_t *first, struct dt_err *e)
+/* Does what a launch does, one of each sort, hang on what is in memory? touches: only what it touches counts. 1, 0. */
+static int sample_by_data(const struct dev_prog *p, const uint32_t *first, bool touches, struct dt_err *e)
 {
-    bool steady = true;
+    bool steady = true, same = true;
     int r = 0;
-    for (uint32_t l = 0; l < p->graph->nlaunch && steady && r == 0; l++)
+    for (uint32_t l = 0; l < p->graph->nlaunch && (touches ? same : steady) && r == 0; l++)
         if (first[l] == l && p->graph->launch[l].kind == DT_KERNEL)
-            r = ana_steady(p, l, &steady, NULL, e);
-    return r < 0 ? r : !steady;
+            r = ana_steady(p, l, &steady, &same, e);
+    return r < 0 ? r : !(touches ? same : steady);
 }
 
 /* Run the sample once, on the first input, for the costs of its launches; only until one of each sort has run, if they
@@ -327,7 +330,8 @@ static int costs(struct dev_device *d, const struct dev_prog *p, const struct rw
     uint32_t last, n = p->graph->nlaunch;
     dt_free_ uint32_t *first = firsts(p->graph, &last);
     int r = first ? dev_run_new(d, p, &run, e) : sample_nomem(e);
-    if (r == 0 && (r = sample_by_data(p, first, e)) > 0) /* filling memory would take longer than what runs here */
+    if (r == 0 &&
+        (r = sample_by_data(p, first, false, e)) > 0) /* filling memory would take longer than what runs here */
         r = dev_run_fill(run, 0, -1, e);
     if (r == 0)
         r = dev_run_select(run, s->some, e);
@@ -347,6 +351,50 @@ static int costs(struct dev_device *d, const struct dev_prog *p, const struct rw
     return r < 0 ? rw_recover(d, r, e) : 0;
 }
 
+/* About how many thread-instructions the graph takes, by a few blocks of one launch of each sort, on whatever is in
+ * memory (an error function may go another way there). 1: *ret; 0: what launches touch hangs on data, or their blocks
+ * do not run alone; negative: error. */
+static int sample_guess(struct dev_device *d, const struct dev_prog *p, const struct ana_result *a, double *ret,
+                        struct dt_err *e)
+{
+    const struct dt_graph *g = p->graph;
+    struct dev_run *run = NULL;
+    uint32_t last;
+    dt_free_ uint32_t *first = firsts(g, &last), *list = dt_calloc((size_t)g->nlaunch * FEW + 1, sizeof *list);
+    dt_free_ double *cost = dt_calloc((size_t)g->nlaunch + 1, sizeof *cost);
+    dt_free_ struct dev_some *some = dt_calloc((size_t)g->nlaunch + 1, sizeof *some);
+    bool may = true;
+    int r = first && list && cost && some ? sample_by_data(p, first, true, e) : sample_nomem(e);
+    if (r != 0)
+        return r < 0 ? r : 0;
+    for (uint32_t l = 0; l < g->nlaunch && may; l++) {
+        uint32_t n = a->launch[l].nblock;
+        may = g->launch[l].kind != DT_KERNEL || !(a->launch[l].self_conflict || g->launch[l].cluster[0]);
+        if (g->launch[l].kind != DT_KERNEL || n <= FEW)
+            continue;
+        some[l] = (struct dev_some){.block = list + (size_t)l * FEW, .n = FEW};
+        for (uint32_t k = 0; k < FEW; k++)
+            list[(size_t)l * FEW + k] = (uint32_t)((uint64_t)k * (n - 1) / (FEW - 1));
+    }
+    if (!may)
+        return 0;
+    r = dev_run_new(d, p, &run, e);
+    if (r == 0)
+        r = dev_run_select(run, some, e);
+    for (uint32_t l = 0; r == 0 && l <= last && l < g->nlaunch; l++) {
+        struct dev_cost one = {0};
+        if (first[l] != l || g->launch[l].kind != DT_KERNEL)
+            continue;
+        if ((r = dev_run_step(run, l, e)) == 0 && (r = dev_run_cost(run, l, &one, e)) == 0)
+            cost[l] = (double)one.instructions;
+    }
+    dev_run_free(run);
+    *ret = 0;
+    for (uint32_t l = 0; r == 0 && l < g->nlaunch; l++)
+        *ret += cost[first[l]];
+    return r < 0 ? rw_recover(d, r, e) : 1;
+}
+
 int rw_sample_choose(struct dev_device *d, const struct dev_prog *original, const struct ana_result *a, uint64_t most,
                      struct rw_sample **ret, struct dev_cost **ret_cost, struct dt_err *e)
 {
@@ -357,7 +405,11 @@ int rw_sample_choose(struct dev_device *d, const struct dev_prog *original, cons
     most = most ? most : RW_WHOLE;
     if (!dev_info(d)->soft || sample_footprint(a) < most / PER_BYTE)
         return 0;
-    int r = sample_take(a, 1, &s, &m, e);
+    double about = 0;
+    int r = sample_guess(d, original, a, &about, e);
+    if (r < 0 || (r == 1 && about < (double)most / FAR))
+        return r < 0 ? r : 0;
+    r = sample_take(a, 1, &s, &m, e);
     struct dev_cost *cost = dt_calloc(g->nlaunch + 1, sizeof *cost);
     if (r == 0 && !cost)
         r = sample_nomem(e);

@@ -5,7 +5,9 @@
  * They are of the graph that trials refer to. Where that is the normal form, nothing runs for them: it has the posted
  * launches, and its buffers are bytes of the posted ones (struct rw_placed), so the posted run has made them already.
  * What lies between the bytes that a version uses is then what the posted run had there. Whether each launch of the
- * normal form, alone on such content, leaves what the posted one left, is looked at launch by launch, equal ones once.
+ * normal form, alone on such content, leaves what the posted one left, is looked at launch by launch, equal ones once;
+ * of a large launch with the posted kernel, in which nothing can hang on the order of blocks (settled.c), by some of
+ * its blocks.
  * That is a sieve, as a trial is: the maps have proved it (same_values), and the plan is verified whole.
  */
 #include "rewrite/gate/gate-priv.h"
@@ -16,6 +18,7 @@
 #include "base/subject.h"
 
 #define SNAP_BYTES (UINT64_C(1) << 30)
+#define SHARE 16 /* one of so many blocks is looked at where some do */
 
 struct rw_version { /* of a buffer: what `launch` of the original left in it */
     uint32_t launch, buffer;
@@ -142,8 +145,26 @@ static int snaps_fill(const struct rw_snaps *s, uint32_t launch, struct dev_run 
     return r < 0 ? r : 1;
 }
 
-/* Did it leave what it is to leave, where it may have written? 1; 0; negative: error. */
-static int snaps_same(const struct rw_snaps *s, uint32_t launch, struct dev_run *run, struct dt_err *e)
+/* Of the buffer: is what these blocks surely write as it is to be? */
+static bool snaps_blocks(const struct ana_launch *a, uint32_t buffer, const struct dev_some *some, const uint8_t *got,
+                         const uint8_t *want)
+{
+    bool same = true;
+    for (uint32_t n = 0; n < some->n && same; n++) {
+        const struct ana_block *b = &a->block[some->block[n]];
+        for (uint32_t k = 0; k < b->ntouch && same; k++)
+            for (uint32_t i = 0; b->touch[k].buffer == buffer && i < b->touch[k].must_write.n && same; i++) {
+                const struct ana_interval *iv = &b->touch[k].must_write.iv[i];
+                same = memcmp(got + iv->lo, want + iv->lo, iv->hi - iv->lo) == 0;
+            }
+    }
+    return same;
+}
+
+/* Did it leave what it is to leave, where it may have written? some: where these blocks write. 1; 0; negative:
+ * error. */
+static int snaps_same(const struct rw_snaps *s, uint32_t launch, const struct dev_some *some, struct dev_run *run,
+                      struct dt_err *e)
 {
     const struct ana_launch *a = &s->ana->launch[launch];
     int r = 1;
@@ -156,8 +177,8 @@ static int snaps_same(const struct rw_snaps *s, uint32_t launch, struct dev_run 
         r = got ? dev_run_download(run, x->buffer, got, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
         if (r < 0)
             return r;
-        r = 1;
-        for (int v = 0; v < ANA_EVIDENCES; v++)
+        r = !some->block || snaps_blocks(a, x->buffer, some, got, want);
+        for (int v = 0; v < ANA_EVIDENCES && !some->block; v++)
             for (uint32_t i = 0; i < x->write_by[v].n && r == 1; i++) {
                 const struct ana_interval *iv = &x->write_by[v].iv[i];
                 r = memcmp(got + iv->lo, want + iv->lo, iv->hi - iv->lo) == 0;
@@ -166,16 +187,37 @@ static int snaps_same(const struct rw_snaps *s, uint32_t launch, struct dev_run 
     return r;
 }
 
+/* Some blocks of the launch, evenly spread, both ends with them. */
+static void snaps_some(const struct ana_launch *l, uint32_t *list, struct dev_some *ret)
+{
+    uint32_t n = l->nblock / SHARE;
+    *ret = (struct dev_some){0};
+    if (n < 2)
+        return;
+    for (uint32_t k = 0; k < n; k++)
+        list[k] = (uint32_t)((uint64_t)k * (l->nblock - 1) / (n - 1));
+    *ret = (struct dev_some){.block = list, .n = n};
+}
+
 /* The launch alone. other: its kernel is not the posted one, and costs what it does here. 1: it leaves the same; 0: it
  * does not, or what it needs was not kept. */
 static int snaps_alone(struct rw_snaps *s, struct dev_device *d, uint32_t launch, bool other, struct dt_err *e)
 {
     struct dev_run *run = NULL;
-    dt_free_ bool *wanted = dt_calloc((size_t)s->ana->prog->graph->nlaunch + 1, sizeof *wanted);
-    if (!wanted)
+    uint32_t n = s->ana->prog->graph->nlaunch;
+    dt_free_ bool *wanted = dt_calloc((size_t)n + 1, sizeof *wanted);
+    dt_free_ struct dev_some *some = dt_calloc((size_t)n + 1, sizeof *some);
+    dt_free_ uint32_t *list = dt_calloc((size_t)s->ana->launch[launch].nblock + 1, sizeof *list);
+    if (!wanted || !some || !list)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     wanted[launch] = true;
-    int r = dev_run_new_for(d, s->ana->prog, wanted, &run, e);
+    int r = other ? 0 : rw_settled(s->ana->prog, s->ana, launch, e);
+    if (r == 1)
+        snaps_some(&s->ana->launch[launch], list, &some[launch]);
+    if (r >= 0)
+        r = dev_run_new_for(d, s->ana->prog, wanted, &run, e);
+    if (r == 0 && some[launch].block)
+        r = dev_run_select(run, some, e);
     if (r == 0)
         r = snaps_fill(s, launch, run, e);
     if (r == 1) {
@@ -184,7 +226,7 @@ static int snaps_alone(struct rw_snaps *s, struct dev_device *d, uint32_t launch
         dev_set_follow(d, true);
         if (r == 0 && other)
             r = dev_run_cost(run, launch, &s->cost[launch], e);
-        r = r < 0 ? r : snaps_same(s, launch, run, e);
+        r = r < 0 ? r : snaps_same(s, launch, &some[launch], run, e);
     }
     dev_run_free(run);
     return r;

@@ -191,7 +191,7 @@ int rw_trial_content(const struct rw_trial *t, uint32_t buffer, const uint8_t **
     return content_after(t, t->first, buffer, ret);
 }
 
-static int trial_fill(const struct rw_trial *t, struct dev_run *run, struct dt_err *e)
+int rw_trial_fill(const struct rw_trial *t, struct dev_run *run, struct dt_err *e)
 {
     int r = 0;
     for (uint32_t b = 0; b < t->now->graph->nbuffer && r == 0; b++) {
@@ -235,7 +235,7 @@ static int trial_fetch(struct rw_trial *t, struct dev_run *run, struct dt_err *e
 
 /* What S leaves is what the launches that it stands for left, where nothing else comes between: no run is needed to
  * know it. False: it was not kept. */
-static bool want_kept(struct rw_trial *t)
+bool rw_trial_want(struct rw_trial *t)
 {
     bool kept = true;
     for (uint32_t b = 0; b < t->now->graph->nbuffer && kept; b++)
@@ -256,7 +256,7 @@ int rw_trial_before(struct rw_trial *t, struct dt_err *e)
     dev_set_follow(t->gate->dev, false);
     int r = dev_run_new_for(t->gate->dev, t->now->prog, wanted, &run, e);
     if (r == 0)
-        r = trial_fill(t, run, e);
+        r = rw_trial_fill(t, run, e);
     for (uint32_t k = 0; k < t->x->nlaunch && r == 0; k++)
         r = dev_run_step(run, t->x->launch[k], e);
     dev_set_follow(t->gate->dev, true);
@@ -322,7 +322,7 @@ int rw_trial_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_cost
         r = dev_run_new_for(t->gate->dev, t->next->prog, wanted, &run, e);
     }
     if (r == 0)
-        r = trial_fill(t, run, e);
+        r = rw_trial_fill(t, run, e);
     bool talks = rw_talks(t->next->prog);
     if (r == 0 && order)
         r = only_reads(t, run, e);
@@ -397,6 +397,19 @@ static bool one_for_one(const struct rw_edit *x)
     return one;
 }
 
+/* Launch k of a chain in which each stands for one of S. */
+static struct rw_edit edit_of(const struct rw_edit *x, uint32_t k, struct rw_part *part)
+{
+    struct rw_edit one = *x;
+    *part = x->part.p[k];
+    part->of = 1;
+    one.launch += k;
+    one.nlaunch = 1;
+    one.part.p = part;
+    one.part.n = 1;
+    return one;
+}
+
 /* A chain in which nothing moves between launches: launch by launch, on what each finds. So equal ones of the chain run
  * once. 1, 0, negative: as rw_trial_begin. */
 static int begin_each(struct rw_trial *t, struct dt_err *e)
@@ -404,12 +417,9 @@ static int begin_each(struct rw_trial *t, struct dt_err *e)
     int r = 1;
     t->known = t->repeated = true;
     for (uint32_t k = 0; k < t->n && r == 1; k++) {
-        struct rw_edit one = *t->x;
+        struct rw_part part;
+        struct rw_edit one = edit_of(t->x, k, &part);
         struct rw_trial alone = {0};
-        one.launch += k;
-        one.nlaunch = 1;
-        one.part.p += k;
-        one.part.n = 1;
         if (t->next->from[t->first + k] != UINT32_MAX)
             continue;
         r = rw_trial_begin(&alone, t->gate, &one, t->next, t->first + k, e);
@@ -488,6 +498,38 @@ static int glance(struct rw_trial *t, const struct rw_judge *judge, struct dt_er
     return r;
 }
 
+/* The same of a chain, launch by launch: what is large is glanced at. */
+static int glance_each(struct rw_trial *t, const struct rw_judge *judge, struct dt_err *e)
+{
+    int r = judge ? 1 : 0;
+    for (uint32_t k = 0; k < t->n && r == 1; k++) {
+        struct rw_part part;
+        struct rw_edit one = edit_of(t->x, k, &part);
+        struct rw_trial alone = {
+            .gate = t->gate, .x = &one, .now = t->now, .next = t->next, .first = t->first + k, .n = 1};
+        if (t->next->from[t->first + k] != UINT32_MAX)
+            continue;
+        if (key_of(&alone, alone.key) < 0)
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        struct rw_tried *known = rw_trial_find(t->gate, alone.key);
+        if (known)
+            t->next->cost[t->first + k] = known->cost[0];
+        else if (rw_orders_from(&t->now->cost[one.launch[0]])) /* a small one may as well run whole */
+            r = rw_trial_begin(&alone, t->gate, &one, t->next, t->first + k, e);
+        else if ((r = rw_trial_touch(&alone, e)) == 1)
+            r = glance_once(&alone, e);
+        t->work += alone.work;
+        rw_trial_done(&alone);
+    }
+    if (r == 1)
+        r = judge->hopeless(judge->user, t->next, e);
+    t->glanced = r == 1;
+    for (uint32_t k = 0; r == 0 && k < t->n; k++)
+        if (t->next->from[t->first + k] == UINT32_MAX)
+            t->next->cost[t->first + k].known = false;
+    return r;
+}
+
 int rw_trial_judged(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *x, struct rw_state *next,
                     uint32_t first, const struct rw_judge *judge, struct dt_err *e)
 {
@@ -514,14 +556,17 @@ int rw_trial_judged(struct rw_trial *t, struct rw_gate *g, const struct rw_edit 
         return 1;
     }
     if (t->n > 1 && one_for_one(x)) {
-        int each = begin_each(t, e);
+        int each = glance_each(t, judge, e);
+        if (each)
+            return each;
+        each = begin_each(t, e);
         return each == 1 ? remember(t, e) : each;
     }
     int r = rw_library_get(t, &next->cost[first], e);
     t->known = r == 1;
     if (r == 0 && (r = glance(t, judge, e)))
         return r;
-    bool kept = !t->known && want_kept(t);
+    bool kept = !t->known && rw_trial_want(t);
     if (kept)
         r = rw_trial_after(t, 0, &next->cost[first], e);
     if (r == DT_E_INTERNAL && kept) { /* what S leaves otherwise, nobody may read: T is as S, or it is wrong */
@@ -563,13 +608,17 @@ static unsigned some_orders(const struct rw_trial *t, unsigned orders)
     return most < orders ? (unsigned)most : orders;
 }
 
-/* Are all orders left to the end? What large launches leave behind is mostly replaced by then. */
-static bool orders_wait(const struct rw_trial *t)
+/* Are all orders left to the end? What large launches leave behind is mostly replaced by then. Blocks whose code stays
+ * as it was leave what they left in every order, if they did so before (settled.c); what is new is which launches run
+ * at the same time, and that the last run of the whole looks at. 1, 0; negative: error. */
+static int orders_wait(const struct rw_trial *t, struct dt_err *e)
 {
-    bool wait =
-        t->gate->orders > RW_TRIAL_ORDERS && !t->x->kind->same_code && rw_orders_can(t->gate, t->next, t->first, t->n);
+    int wait =
+        t->gate->orders > RW_TRIAL_ORDERS && (t->x->kind->same_code || rw_orders_can(t->gate, t->next, t->first, t->n));
     for (uint32_t k = t->first; k < t->first + t->n && wait; k++)
         wait = t->next->from[k] != UINT32_MAX || rw_orders_from(&t->next->cost[k]) == 0;
+    for (uint32_t s = 0; s < t->x->nlaunch && t->x->kind->same_code && wait == 1; s++)
+        wait = rw_settled(t->now->prog, t->now->ana, t->x->launch[s], e);
     return wait;
 }
 
@@ -581,7 +630,10 @@ int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
     /* blocks of the posted code: what is new is which launches run at the same time */
     unsigned orders = same || rw_orders_can(t->gate, t->next, t->first, t->n) ? RW_TRIAL_ORDERS : t->gate->orders;
     orders = orders < t->gate->orders ? orders : t->gate->orders;
-    orders = orders_wait(t) ? 0 : orders;
+    int wait = orders_wait(t, e);
+    if (wait < 0)
+        return wait;
+    orders = wait ? 0 : orders;
     orders = rw_talks(t->next->prog) ? some_orders(t, orders) : orders;
     for (uint32_t k = 0; k < t->n && !t->repeated && !later; k++)
         if (t->next->from[t->first + k] == UINT32_MAX)
@@ -590,7 +642,7 @@ int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
     if (t->orders >= orders || later)
         return 0;
     bool own = !(t->known || one_for_one(t->x)); /* else its costs were known, and S has not run */
-    bool kept = !own && want_kept(t);
+    bool kept = !own && rw_trial_want(t);
     if (!own && !kept)
         r = rw_trial_before(t, e);
     while (r == 0 && t->orders < orders) {

@@ -66,6 +66,7 @@ struct rw_part { /* a launch of T */
     uint32_t same;
     /* the one launch of S in whose place it stands, in the same order: its place in S + 1; 0: it stands for all of S */
     uint32_t of;
+    uint32_t heavy; /* the first so many blocks differ from all others, which are alike; 0: all are alike */
 };
 struct rw_unread { /* bytes that S writes, T perhaps not, and nobody reads */
     uint32_t buffer;
@@ -125,7 +126,9 @@ struct rw_rewrite {
     /* Names of levels, tried in this order; the fastest is kept, of equal ones the first. NULL at the end. NULL: it has
      * no levels. */
     const char *const *levels;
-    bool uneven;  /* blocks of what it makes differ so that a few of them do not tell what all cost (gate/glance.c) */
+    /* blocks of what it makes differ in a way that no part's `heavy` says: a few do not tell what all cost
+     * (gate/glance.c) */
+    bool uneven;
     bool falling; /* levels are tried only while each is faster than the one before */
     /* A candidate is a run of launches. Of one that came to nothing pairs are tried, and no shorter runs: of a chain
      * through a model there are as many as it has launches */

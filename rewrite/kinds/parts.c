@@ -343,6 +343,7 @@ int rw_parts_beside(struct rw_edit *x, struct rw_parts *m, unsigned main, unsign
     for (unsigned q = 0; q < 1u << main; q++)
         if (own[q])
             parts_body(c, kept, n++, keep ? keep[q] : NULL, 0, own[q]);
+    m->heavy = c->beside[n];
     for (unsigned p = 0; p < 2u << level; p++) {
         uint32_t from = own[parts_piece_of(m, main, level, p)];
         if (from < blocks)
@@ -373,6 +374,7 @@ int rw_parts_text(struct rw_edit *x, struct rw_parts *m, const char *word, struc
     snprintf(c->made.entry, sizeof c->made.entry, "%s%.100s", word, m->one.made.entry + strlen("fused"));
     if ((r = rw_join(c, e)) < 0 || (r = rw_resources(c, why, e)) != 0 || (r = rw_fuse_part(c, x, e)) != 0)
         return r;
+    x->part.p[x->part.n - 1].heavy = m->heavy;
     return json_object_set_new(x->part.p[x->part.n - 1].launch, "name", json_string(name)) < 0
                ? dt_err_set(e, DT_E_NOMEM, "out of memory")
                : 0;

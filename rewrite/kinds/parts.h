@@ -14,6 +14,7 @@ struct rw_parts {
     uint32_t *store, nstore;                 /* instructions that are divided */
     double whole, heaviest[RW_PART_LEVELS];  /* what a block has to do, rw_part_weight */
     uint8_t *keep[RW_PART_LEVELS][RW_PARTS]; /* NULL: there are no such parts */
+    uint32_t heavy;                          /* blocks of the larger parts, if there are two sizes; else 0 */
     unsigned best;                           /* of tails.c: the level that divides all blocks; 0: none */
 };
 

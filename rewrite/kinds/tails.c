@@ -226,7 +226,6 @@ const struct rw_rewrite rw_tails = {
     .on = true,
     .rival = &rw_slice,
     .levels = tails_levels,
-    .uneven = true,
     .propose = tails_propose,
     .open = tails_open,
     .build = tails_build,

@@ -1,0 +1,156 @@
+/* Settled launches: of which one order of blocks tells what all orders leave, so that few need be run.
+ *
+ * What a block does may depend on when other blocks and its own warps run in three ways: it reads what another block
+ * writes; threads of it touch a place and nothing orders them; or it asks the machine. A launch is settled where
+ *
+ *   between blocks   by its own map, proved for all data, no two blocks touch a byte, one of them writing
+ *   within a block   what it touches, where threads meet and where they end is the same whatever memory holds
+ *                    (ana_steady: `same`), so that its accesses and barriers are the same in every order: it races in
+ *                    all orders, or in none. The detector that follows what orders two accesses (docs/CHECKING.md)
+ *                    finds it in one
+ *   the machine      it has no machine registers, atomics, volatile or ordered accesses, fences beyond the block,
+ *                    asynchronous work, clusters, calls but of functions that only compute, or variables that kernels
+ *                    write
+ *
+ * Only large launches are asked, since orders of small ones cost nothing. So of a plan's settled launches
+ * SETTLED_ORDERS run whole (orders.c), and some blocks under that detector (rw_settled_look): spread over the grid,
+ * both ends with them, as the texts of several bodies may stand side by side. Where it finds anything, or cannot be
+ * used, all orders run as of any launch. The same holds of posted launches: the run of the reference looks for
+ * conflicts between blocks only in those that are not settled (once.c), and a rewrite that leaves the code as it is
+ * need not run their orders when it is accepted (trial.c).
+ */
+#include "ptx/reach.h"
+#include "rewrite/facts/facts.h"
+#include "rewrite/facts/hooks.h"
+#include "rewrite/gate/gate-priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define WORTH (UINT64_C(1) << 24) /* bytes in the footprints of all blocks, from which on a launch is large */
+#define SHARE 32                  /* one of so many blocks runs under the detector with clocks */
+#define LEAST 4
+#define TOUCH_MOST (UINT64_C(1) << 25) /* bytes that they may write: the detector needs 16 times as many */
+
+static uint64_t settled_bytes(const struct ana_block *b, bool writes)
+{
+    uint64_t all = 0;
+    for (uint32_t k = 0; k < b->ntouch; k++) {
+        const struct ana_touch *t = &b->touch[k];
+        all += ana_set_bytes(t->must_write) + ana_set_bytes(t->may_write) + (writes ? 0 : ana_set_bytes(t->read));
+    }
+    return all;
+}
+
+static bool settled_large(const struct ana_launch *l)
+{
+    uint64_t all = 0, from = RW_GLANCE(WORTH);
+    for (uint32_t b = 0; b < l->nblock && all < from; b++)
+        all += settled_bytes(&l->block[b], false);
+    return all >= from;
+}
+
+/* Between blocks, by the map. */
+static bool settled_apart(const struct ana_launch *l)
+{
+    bool proved = !l->self_conflict;
+    for (uint32_t k = 0; k < l->naccess && proved; k++) {
+        const struct ana_access *a = &l->access[k];
+        proved = !a->atomics && (!a->reads || a->read == ANA_PROVED) && (!a->writes || a->write == ANA_PROVED);
+    }
+    return proved;
+}
+
+/* Does it touch memory in a way that orders accesses, or that need not be ordered? */
+static bool settled_strong(const struct ptx_inst *i, void *user)
+{
+    enum ptx_mod sem = ptx_mod_of(i, PTX_MC_SEM);
+    unsigned flags = ptx_op_info(i->op)->flags;
+    (void)user;
+    return flags & PTX_F_ATOMIC || ((flags & (PTX_F_READS | PTX_F_WRITES)) &&
+                                    ((sem != PTX_M_NONE && sem != PTX_M_WEAK) || ptx_has(i, PTX_M_MMIO)));
+}
+
+/* Is there nothing in it, or in what it calls, that hangs on when it runs? */
+static bool settled_plain(const struct rw_body *b)
+{
+    static const enum rw_fact bad[] = {RW_OPAQUE, RW_INDIRECT_CALL, RW_RECURSION,  RW_EXTERN_CALL,
+                                       RW_SIDE,   RW_ORDERED,       RW_MACHINE,    RW_ACTIVEMASK,
+                                       RW_ASYNC,  RW_CLUSTER,       RW_GLOBAL_VAR, RW_BARRIER_REG};
+    bool plain = !b->lockstep;
+    for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++)
+        plain &= !b->find[bad[k]].set;
+    return plain && ptx_reach_any(b->f, settled_strong, NULL) == 0;
+}
+
+int rw_settled(const struct dev_prog *p, const struct ana_result *a, uint32_t launch, struct dt_err *e)
+{
+    struct dt_arena arena = {0};
+    struct rw_body body;
+    bool steady = false, same = false;
+    if (p->graph->launch[launch].kind != DT_KERNEL || !p->step[launch].entry || !settled_large(&a->launch[launch]) ||
+        !settled_apart(&a->launch[launch]))
+        return 0;
+    int r = rw_body_init(&arena, p, launch, p->step[launch].entry, &body, e);
+    bool plain = r == 0 && settled_plain(&body);
+    dt_arena_done(&arena);
+    if (plain)
+        r = ana_steady(p, launch, &steady, &same, e);
+    if (r < 0 && !rw_fatal(r)) { /* such a kernel is not changed, or the same error is told by whoever changes it */
+        dt_err_done(e);
+        return 0;
+    }
+    return r < 0 ? r : plain && same;
+}
+
+/* ---- some blocks under the detector with clocks ------------------------------------------------------------------ */
+
+/* Both ends and what lies evenly between. How many: `list` has room for all. */
+static uint32_t settled_some(const struct ana_launch *l, uint32_t *list)
+{
+    uint32_t n = l->nblock / SHARE > LEAST ? l->nblock / SHARE : LEAST, k;
+    uint64_t bytes = 0;
+    n = n < l->nblock ? n : l->nblock;
+    for (k = 0; k < n; k++) {
+        list[k] = n > 1 ? (uint32_t)((uint64_t)k * (l->nblock - 1) / (n - 1)) : 0;
+        if ((bytes += settled_bytes(&l->block[list[k]], true)) > TOUCH_MOST)
+            break;
+    }
+    return k;
+}
+
+int rw_settled_look(struct rw_trial *t, struct dt_err *e)
+{
+    const struct dev_prog *p = t->next->prog;
+    const struct ana_launch *l = &t->next->ana->launch[t->first];
+    struct dev_run *run = NULL;
+    struct dt_err bad = {0};
+    struct dev_some *some = dt_calloc((size_t)p->graph->nlaunch + 1, sizeof *some);
+    dt_free_ uint32_t *list = dt_calloc((size_t)l->nblock + 1, sizeof *list);
+    dt_free_ bool *wanted = dt_calloc((size_t)p->graph->nlaunch + 1, sizeof *wanted);
+    int r = some && list && wanted ? 0 : dt_err_set(&bad, DT_E_NOMEM, "out of memory");
+    if (r == 0) {
+        wanted[t->first] = true;
+        some[t->first] = (struct dev_some){.block = list, .n = settled_some(l, list)};
+        r = some[t->first].n ? rw_watch(t->gate->dev, true, 0, true, &bad) : 1;
+    }
+    if (r == 0)
+        r = dev_run_new_for(t->gate->dev, p, wanted, &run, &bad);
+    if (r == 0 && (r = rw_trial_fill(t, run, &bad)) == 0)
+        r = dev_run_select(run, some, &bad);
+    dev_set_follow(t->gate->dev, false);
+    if (r == 0)
+        r = dev_run_step(run, t->first, &bad);
+    dev_set_follow(t->gate->dev, true);
+    rw_watch(t->gate->dev, true, 0, false, NULL);
+    dev_run_free(run);
+    free(some);
+    if (r < 0)
+        r = rw_recover(t->gate->dev, r, &bad);
+    if (rw_fatal(r)) {
+        dt_err_move(e, &bad);
+        return r;
+    }
+    dt_err_done(&bad);
+    return r == 0;
+}

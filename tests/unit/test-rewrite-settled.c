@@ -1,0 +1,267 @@
+/* Settled launches (rewrite/gate/settled.c): which are, which are not, and how many block orders of each run at the end
+ * of a planning. And what else rests on them: a normal form that is looked at in part, a guess at a graph's size.
+ *
+ * One launch a case, of 64 blocks of 128 threads; threads of a block write elements of their own unless the case says
+ * otherwise.
+ */
+#include "rewrite-world.h"
+
+#include "rewrite/facts/hooks.h"
+#include "rewrite/gate/gate-priv.h"
+
+#define BEGIN(name)                                                                                                    \
+    ".visible .entry " name                                                                                            \
+    "(.param .u64 a, .param .u64 b)\n{\n.reg .pred %p<4>;\n.reg .b32 %r<16>;\n.reg .b64 %d<8>;\n.reg .f32 %f<4>;\n"    \
+    ".shared .align 4 .b8 sh[512];\n"                                                                                  \
+    "ld.param.u64 %d1, [a];\nld.param.u64 %d2, [b];\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r3, %tid.x;\n"                   \
+    "mad.lo.s32 %r4, %r1, 128, %r3;\nmul.wide.s32 %d3, %r4, 4;\nadd.s64 %d4, %d1, %d3;\nadd.s64 %d5, %d2, %d3;\n"      \
+    "mov.u32 %r8, sh;\nshl.b32 %r9, %r3, 2;\nadd.s32 %r9, %r9, %r8;\nshl.b32 %r10, %r3, 2;\nxor.b32 %r10, %r10, "      \
+    "256;\n"                                                                                                           \
+    "add.s32 %r10, %r10, %r8;\nld.global.u32 %r5, [%d4];\n"
+#define FUNCTIONS /* one that only computes, one that does not */                                                      \
+    ".func (.param .b32 z) twice (.param .b32 q)\n{\n.reg .b32 %r<4>;\n.reg .pred %p<2>;\nld.param.b32 %r1, [q];\n"    \
+    "setp.lt.u32 %p1, %r1, 999;\n@%p1 bra ON;\nadd.s32 %r1, %r1, %r1;\nON:\nst.param.b32 [z], %r1;\nret;\n}\n"         \
+    ".func add (.param .b64 q)\n{\n.reg .b64 %d<2>;\nld.param.b64 %d1, [q];\nred.global.add.u32 [%d1], 1;\nret;\n}\n"
+#define END "ret;\n}\n"
+
+static const struct settled_case {
+    const char *name, *text;
+    bool settled;
+    unsigned orders; /* that run at the end, of eight; 0: it is not run here */
+} cases[] = {
+    {"plain", "add.s32 %r5, %r5, 1;\nst.global.u32 [%d5], %r5;\n", true, 2},
+    {"shared", "st.shared.u32 [%r9], %r5;\nbar.sync 0;\nld.shared.u32 %r6, [%r10];\nst.global.u32 [%d5], %r6;\n", true,
+     2},
+    {"branch", /* by block and thread alone */
+     "setp.lt.u32 %p1, %r4, 999;\n@%p1 bra OUT;\nst.global.u32 [%d5], %r5;\nOUT:\n", true, 2},
+    {"value", /* a branch by data that touches nothing */
+     "setp.lt.u32 %p1, %r5, 999;\n@%p1 bra OUT;\nadd.s32 %r5, %r5, 7;\nOUT:\nst.global.u32 [%d5], %r5;\n", true, 2},
+    {"call",
+     "{\n.param .b32 q;\n.param .b32 z;\nst.param.b32 [q], %r5;\ncall.uni (z), twice, (q);\n"
+     "ld.param.b32 %r6, [z];\n}\nst.global.u32 [%d5], %r6;\n",
+     true, 2},
+    {"call-of-atomic", "{\n.param .b64 q;\nst.param.b64 [q], %d5;\ncall.uni add, (q);\n}\nst.global.u32 [%d5], %r5;\n",
+     false, 8},
+    /* warps write the same word to one place, with nothing between: it races in every block, whatever it leaves */
+    {"race", "st.shared.u32 [%r8], 7;\nbar.sync 0;\nld.shared.u32 %r6, [%r8];\nst.global.u32 [%d5], %r6;\n", true, 8},
+    {"race-at-end", /* only in the last block */
+     "setp.ne.u32 %p1, %r1, 63;\n@%p1 bra ON;\nst.shared.u32 [%r8], 7;\nON:\nst.global.u32 [%d5], %r5;\n", true, 8},
+    {"guarded-by-data", "setp.lt.u32 %p1, %r5, 999;\n@%p1 st.global.u32 [%d5], %r5;\n", false, 8},
+    {"scatter", "and.b32 %r6, %r5, 1023;\nmul.wide.s32 %d6, %r6, 4;\nadd.s64 %d6, %d2, %d6;\nst.global.u32 [%d6], 1;\n",
+     false, 0},
+    {"conflict", "st.global.u32 [%d2], 1;\n", false, 0},
+    {"atomic", "red.global.add.u32 [%d5], %r5;\n", false, 8},
+    {"atomic-shared",
+     "st.shared.u32 [%r9], 0;\nbar.sync 0;\nred.shared.add.u32 [%r10], 1;\nbar.sync 0;\nld.shared.u32 %r6, [%r9];\n"
+     "st.global.u32 [%d5], %r6;\n",
+     false, 8},
+    {"volatile", "st.volatile.shared.u32 [%r9], %r5;\nld.volatile.shared.u32 %r6, [%r9];\nst.global.u32 [%d5], %r6;\n",
+     false, 8},
+    {"relaxed", "st.relaxed.cta.shared.u32 [%r9], %r5;\nst.global.u32 [%d5], %r5;\n", false, 8},
+    {"machine", "mov.u32 %r6, %warpid;\nst.global.u32 [%d5], %r6;\n", false, 8},
+    {"fence", "fence.acq_rel.gpu;\nst.global.u32 [%d5], %r5;\n", false, 8},
+    {"together", "activemask.b32 %r6;\nst.global.u32 [%d5], %r6;\n", false, 8},
+};
+
+/* two: and once more, from what the first one left. */
+static void open_case(struct world *w, const struct settled_case *c, bool two)
+{
+    struct dt_err e = {0};
+    struct ana_options o = {0};
+    struct dt_str text = {0}, ptx = {0};
+    memset(w, 0, sizeof *w);
+    dt_str_addf(&ptx, ".version 8.0\n.target sm_90\n.address_size 64\n%s%s%s%s", FUNCTIONS, BEGIN("k"), c->text, END);
+    dt_str_add(&text, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
+    for (const char *s = ptx.s; *s; s++)
+        dt_str_addf(&text, *s == '\n' ? "\\n" : "%c", *s);
+    dt_str_add(&text, "\"}}, \"buffers\": {\"x\": {\"bytes\": 32768, \"role\": \"input\", \"fill\": {\"uniform\": [0, "
+                      "9999], \"dtype\": \"i32\", \"seed\": 1}}, " BUFFER("s", "output"));
+    dt_str_add(&text, two ? "," BUFFER("t", "output") "}, \"launches\": [" KEEP("a", "k", "x", "s") "," //
+                          KEEP("b", "k", "s", "t") "]}"
+                          : "}, \"launches\": [" KEEP("a", "k", "x", "s") "]}");
+    dt_str_done(&ptx);
+    must(dt_graph_parse(text.s, text.len, &w->graph, &e), &e);
+    dt_str_done(&text);
+    must(dev_open("soft:h200", &w->dev, &e), &e);
+    must(dev_prog_new(w->dev, w->graph, NULL, NULL, &w->prog, &e), &e);
+    must(ana_run(w->dev, w->prog, &o, &w->ana, &e), &e);
+    w->p.dev = w->dev;
+    w->p.opt = &w->opt;
+    rw_gate_init(&w->p.gate, w->dev, &w->opt, w->prog);
+    struct rw_state s = {.borrowed = true, .graph = w->graph, .prog = w->prog, .ana = w->ana};
+    assert_true(dt_push(&w->p.state, s));
+    if (c->orders) {
+        must(rw_reference_new(w->dev, w->prog, 1, w->ana, NULL, &w->p.gate.ref, &w->p.gate.snaps, &e), &e);
+        must(rw_state_first(&w->p, &w->p.state.p[0], &e), &e);
+    }
+}
+
+/* As if the posted launch was one that a rewrite made. */
+static unsigned orders_at_end(struct world *w)
+{
+    struct dt_err e = {0};
+    struct rw_state *s = &w->p.state.p[0];
+    s->made = dt_calloc(2, sizeof *s->made);
+    assert_non_null(s->made);
+    s->made[0] = true;
+    w->p.gate.orders = 8;
+    w->p.gate.orders_run = 0;
+    int r = rw_orders_rest(&w->p.gate, s, &e);
+    if (r != 0)
+        fail_msg("%d: %s", r, e.detail ? e.detail : "");
+    return w->p.gate.orders_run;
+}
+
+static void test_which(void **state)
+{
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        struct world w;
+        struct dt_err e = {0};
+        rw_hooks.glance = 1;
+        open_case(&w, &cases[k], false);
+        int settled = rw_settled(w.prog, w.ana, 0, &e);
+        if (settled != cases[k].settled)
+            fail_msg("%s: %d", cases[k].name, settled);
+        unsigned ran = cases[k].orders ? orders_at_end(&w) : 0;
+        if (ran != cases[k].orders)
+            fail_msg("%s: %u orders", cases[k].name, ran);
+        world_close(&w);
+    }
+    rw_hooks.glance = 0;
+}
+
+/* Of a small launch nobody asks, and all orders run: one in the trial, the others at the end. */
+static void test_small(void **state)
+{
+    struct world w;
+    struct dt_err e = {0};
+    rw_hooks.glance = 0;
+    open_case(&w, &cases[0], false);
+    assert_int_equal(rw_settled(w.prog, w.ana, 0, &e), 0);
+    assert_int_equal(orders_at_end(&w), 8 - RW_TRIAL_ORDERS);
+    world_close(&w);
+}
+
+/* A guess by a few blocks says that a graph is far from too large; where it does not, the sample decides as ever. */
+static void test_guess(void **state)
+{
+    static const char *const names[] = {"plain", "guarded-by-data"};
+    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+        struct world w;
+        struct dt_err e = {0};
+        size_t c = 0;
+        while (strcmp(cases[c].name, names[k]))
+            c++;
+        open_case(&w, &cases[c], false);
+        uint64_t all = w.p.state.p[0].cost[0].instructions;
+        static const struct {
+            unsigned by, of;
+            bool sample;
+        } x[] = {{1, 2, true}, {1, 1, false}, {2, 1, false}, {5, 1, false}};
+        for (size_t i = 0; i < sizeof x / sizeof x[0]; i++) {
+            struct rw_sample *s = NULL;
+            struct dev_cost *cost = NULL;
+            must(rw_sample_choose(w.dev, w.prog, w.ana, all * x[i].by / x[i].of, &s, &cost, &e), &e);
+            assert_true((s != NULL) == x[i].sample && (cost != NULL) == x[i].sample);
+            rw_sample_free(s);
+            free(cost);
+        }
+        world_close(&w);
+    }
+}
+
+static const struct settled_case *case_of(const char *name)
+{
+    const struct settled_case *c = cases;
+    while (strcmp(c->name, name))
+        c++;
+    return c;
+}
+
+/* A rewrite that leaves code as it is runs no order of settled launches when it is accepted, and one of any other. */
+static void test_same_code(void **state)
+{
+    static const struct {
+        const char *name;
+        uint64_t glance;
+        unsigned orders;
+    } x[] = {{"plain", 1, 0}, {"plain", 0, 1}, {"guarded-by-data", 1, 1}, {"volatile", 1, 1}, {"atomic", 1, 1}};
+    for (size_t k = 0; k < sizeof x / sizeof x[0]; k++) {
+        const uint32_t pair[2] = {0, 1};
+        struct world w;
+        struct rw_trial t;
+        struct dt_err e = {0};
+        struct dt_str why = {0};
+        enum rw_verdict v;
+        rw_hooks.glance = x[k].glance;
+        open_case(&w, case_of(x[k].name), true);
+        must(rw_edit_init(&w.x, &rw_programmatic, dev_info(w.dev), &w.opt, &w.p.state.p[0], pair, 2, &e), &e);
+        int r = rw_programmatic.open(&w.x, &v, &why, &e);
+        r = r ? r : rw_programmatic.build(&w.x, 0, &why, &e);
+        if (r)
+            fail_msg("%s: %s", x[k].name, r < 0 ? e.detail : why.s);
+        dt_str_done(&why);
+        for (size_t i = 0; i < w.x.part.n; i++)
+            snprintf(w.x.part.p[i].module, sizeof w.x.part.p[i].module, "f%zu", i);
+        must(rw_state_make(&w.p, &w.x, &w.next, &w.fused, &e), &e);
+        w.p.gate.orders = 8;
+        must(rw_trial_begin(&t, &w.p.gate, &w.x, &w.next, w.fused, &e), &e);
+        must(rw_trial_finish(&t, &e), &e);
+        if (t.orders != x[k].orders)
+            fail_msg("%s: %u orders", x[k].name, t.orders);
+        rw_trial_done(&t);
+        rw_state_done(&w.next);
+        rw_programmatic.close(&w.x);
+        rw_edit_done(&w.x);
+        world_close(&w);
+    }
+    rw_hooks.glance = 0;
+}
+
+/* The reference's run looks for conflicts between blocks wherever the map has not excluded them. */
+static void test_reference(void **state)
+{
+    struct world w;
+    struct dt_err e = {0};
+    rw_hooks.glance = 1;
+    open_case(&w, case_of("conflict"), false);
+    assert_int_equal(rw_reference_new(w.dev, w.prog, 1, w.ana, NULL, &w.p.gate.ref, NULL, &e), DT_E_RACE);
+    dt_err_done(&e);
+    rw_hooks.glance = 0;
+    world_close(&w);
+}
+
+/* A launch of normal form that leaves something else is found, of a large one where the blocks that run write: every
+ * 21st of 64. */
+static void test_normal_form(void **state)
+{
+    static const struct {
+        uint64_t glance;
+        uint32_t block; /* that left something else; 64: none */
+        int same;
+    } x[] = {{0, 64, 1}, {1, 64, 1}, {0, 0, 0}, {1, 0, 0}, {1, 21, 0}, {1, 63, 0}, {0, 5, 0}, {1, 5, 1}};
+    for (size_t k = 0; k < sizeof x / sizeof x[0]; k++) {
+        struct world w;
+        struct dt_err e = {0};
+        const bool other[8] = {false};
+        const uint8_t *left;
+        rw_hooks.glance = x[k].glance;
+        world_open(&w);
+        assert_int_equal(rw_snaps_left(w.p.gate.snaps, 1, dt_graph_find_buffer(w.graph, "q"), &left), 1);
+        if (x[k].block < 64)
+            ((uint8_t *)(uintptr_t)left)[x[k].block * 512] ^= 1; /* b finds what a left; c reads this */
+        int r = rw_snaps_check(&w.p.gate, other, &e);
+        if (r != x[k].same)
+            fail_msg("case %zu: %d %s", k, r, e.detail ? e.detail : "");
+        world_close(&w);
+    }
+    rw_hooks.glance = 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_which),     cmocka_unit_test(test_small),
+                                       cmocka_unit_test(test_guess),     cmocka_unit_test(test_same_code),
+                                       cmocka_unit_test(test_reference), cmocka_unit_test(test_normal_form)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
