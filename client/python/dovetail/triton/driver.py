@@ -117,6 +117,7 @@ def restore(before: Any) -> None:
 class _Base:
     """What both drivers have in common, in the shape of Triton's DriverBase."""
     launches = True
+    torch_device = "cpu"  # where tensors of an autotuner lie: "cuda" where PyTorch is on the software device, too
 
     def get_current_stream(self, device: Any) -> int:
         return 0
@@ -133,7 +134,7 @@ class _Base:
 
     def get_active_torch_device(self) -> Any:
         import torch
-        return torch.device("cpu")
+        return torch.device(self.torch_device)
 
     def assemble_tensormap_to_arg(self, tensormaps_info: Any, args: Any) -> Any:
         return args
