@@ -57,10 +57,10 @@ class Variant:
     def ready(self, plan: Plan) -> None:
         """The planner has it."""
         assert self.recorded is not None
+        self.plan = plan
         if not plan.kept:
             self.status = "unchanged"
             return
-        self.plan = plan
         self.at = [(name, i, self.recorded.graph.buffers[name]["bytes"]) for name, i in self.recorded.held.items()]
         self.status = "planned"
 

@@ -34,8 +34,8 @@ def add(module: Any) -> None:
 
 class Report:
     """groups: a dict for each variant of each group: `group`, `kernels`, `status` (recording, waiting, planned,
-    failed), `why`; `launches` and `gain` of a plan: [before, after], and how many times as fast by `method`;
-    `ran_plan`, `ran_original`: how often. warnings: text, and how often."""
+    failed), `why`; of a plan `launches` and `times` (microseconds): [before, after], and `gain`, how many
+    times as fast, by `method`; `ran_plan`, `ran_original`: how often. warnings: text, and how often."""
 
     def __init__(self) -> None:
         self.groups: List[Dict[str, Any]] = []
@@ -78,6 +78,7 @@ def _row(g: Any, v: Any) -> Dict[str, Any]:
            "ran_plan": v.runs["plan"], "ran_original": v.runs["original"]}
     plan = v.plan
     if plan is not None:
-        d = plan.document
-        row.update(launches=[d["baseline"]["launches"], d["optimized"]["launches"]], gain=plan.gain, method=plan.method)
+        both = plan.document["baseline"], plan.document["optimized"]
+        row.update(launches=[d["launches"] for d in both], times=[d["time_us"] for d in both], gain=plan.gain,
+                   method=plan.method)
     return row

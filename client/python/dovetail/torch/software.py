@@ -2,7 +2,8 @@
 
 PyTorch opens NVIDIA's libcudart by its full path while it is imported, and that one does not take the software device.
 So ours is opened before, and is what PyTorch gets when it asks for NVIDIA's. Not there: PyTorch's own kernels (their
-machine code has no PTX that the device runs; `empty` and copies of contiguous tensors need none), cuBLAS, cuDNN.
+machine code has no PTX that the device runs; `empty` and copies of contiguous tensors need none), cuBLAS, cuDNN. The
+products and convolutions that Inductor's wrappers call are calculated on the CPU instead, whose bits are not cuBLAS's.
 """
 from __future__ import annotations
 
@@ -44,7 +45,43 @@ def software(model: Optional[str] = None, check: str = "none") -> Any:
     triton_helpers.set_driver_to_gpu = lambda: None  # it is active already
     benchmarking.benchmarker.benchmark_gpu = lambda call, *_, **__: driver.bench(call)
     driver.torch_device = "cuda"
+    _libraries(torch)
     return torch
+
+
+def _libraries(torch: Any) -> None:
+    """What wrappers call of cuBLAS and cuDNN, on the CPU. Memory goes there and back whole, since copies of a part would
+    be kernels of PyTorch's own."""
+    from torch._inductor.select_algorithm import extern_kernels
+
+    def flat(t: Any) -> Any:
+        n = t.untyped_storage().nbytes() // t.element_size()
+        return torch.empty(0, dtype=t.dtype, device=t.device).set_(t.untyped_storage(), 0, (n,), (1,))
+
+    def host(t: Any) -> Any:
+        if not isinstance(t, torch.Tensor) or not t.is_cuda:
+            return t
+        return flat(t).cpu().as_strided(t.size(), t.stride(), t.storage_offset())
+
+    def back(t: Any, value: Any) -> Any:
+        whole = flat(t).cpu()
+        whole.as_strided(t.size(), t.stride(), t.storage_offset()).copy_(value)
+        flat(t).copy_(whole)
+        return t
+
+    def on_the_host(name: str) -> Any:
+        f = getattr(torch.ops.aten, name)
+
+        def call(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+            value = f(*map(host, args), **{k: host(v) for k, v in kwargs.items()})
+            if out is None:
+                out = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="cuda")
+            return back(out, value)
+
+        return call
+
+    for name in "mm", "addmm", "bmm", "baddbmm", "convolution":
+        setattr(extern_kernels, name, on_the_host(name))
 
 
 def _ours() -> bool:
