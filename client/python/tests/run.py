@@ -2,8 +2,8 @@
 """Run these tests by pytest, with a python that has it: this one, or Debian's. 77 (skipped) where none has.
 
 Usage: run.py BUILD [PYTEST-ARGUMENT…] | run.py BUILD --triton | run.py BUILD --torch. BUILD is the build folder, whose
-worker, service and libraries are tested. With --triton or --torch, those of Triton or PyTorch alone, in each environment
-that `./dev triton` or `./dev torch` has made; 77 if there is none.
+worker, service and libraries are tested. With --triton or --torch, those of Triton or PyTorch alone, in each
+environment that `./dev triton` or `./dev torch` has made; 77 if there is none.
 """
 import glob
 import os

@@ -40,11 +40,12 @@ def fresh(torch, monkeypatch):
 
 
 def norms(torch, x, y):
-    """Three kernels that Inductor does not make one: a norm along each axis in turn, and a sum of both."""
+    """Kernels that Inductor does not make one: norms along each axis in turn, of x and, beside it, of y."""
     F = torch.nn.functional
     a = F.gelu(F.layer_norm(x, (x.size(1),)) + y)
     b = torch.softmax(a.t().contiguous() * 2, -1)
-    return F.layer_norm(b, (x.size(0),)).sum(0), b
+    c = F.layer_norm(torch.softmax(y, 0), (y.size(1),))
+    return F.layer_norm(b, (x.size(0),)).sum(0), b, c
 
 
 def tensors(torch, n=32):
@@ -226,6 +227,23 @@ def test_what_cannot_be_rewritten(torch, local, monkeypatch):
     assert same(torch, got, run(torch, torch.compile(f), args))
 
 
+def test_page(torch, tmp_path, monkeypatch):
+    """The blocks of docs/PYTHON.md about PyTorch."""
+    import pages
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    texts = pages.blocks("python", "PyTorch")
+    assert len(texts) == 2
+    scope = pages.run(texts, tmp_path)
+    assert scope["second"] and dovetail.torch.report().counts()["ran_plan"] == 1
+    with open(pages.PAGE, encoding="utf-8") as f:
+        page = f.read()
+    assert f"releases {versions.OLDEST} to {versions.NEWEST}" in page
+    with open(os.path.join(ROOT, "dev"), encoding="utf-8") as f:
+        oldest, newest = f.read().split("torch_releases=(")[1].split(")")[0].split()
+    assert all(f"| {v} |" in page for v in (oldest, newest))
+    assert oldest.startswith(versions.OLDEST + ".") and newest.startswith(versions.NEWEST + ".")
+
+
 # ---- caches, in processes of their own -------------------------------------------------------------------------------
 
 SCRIPT = """if True:
@@ -258,7 +276,7 @@ def test_caches_of_two_processes(torch, tmp_path):
         lines.append(r.stdout.split())
     assert [line[0] for line in lines] == ["miss", "hit", "miss"]
     assert lines[0][1] == lines[1][1] == "1"
-    assert len({tuple(line[2:]) for line in lines}) == 1 and lines[0][2:4] == lines[0][4:6]
+    assert len({tuple(line[2:]) for line in lines}) == 1 and lines[0][2:5] == lines[0][5:8]
 
 
 def test_the_other_pass_is_there(torch):
@@ -277,8 +295,9 @@ def test_the_other_pass_is_there(torch):
     assert inductor._pass(mine, None).uuid() == dovetail.torch.uuid() == mine.uuid()
     assert both.uuid() == (mine.uuid(), "theirs") and inductor._pass(mine, seen.append).uuid() is None
     f = lambda x, y: norms(torch, x, y)
-    run(torch, dovetail.torch.optimize(f, client=object(), least=99, options={
-        "post_grad_custom_post_pass": Theirs(), "force_disable_caches": True}), tensors(torch))
+    with torch._inductor.config.patch(force_disable_caches=True):
+        run(torch, dovetail.torch.optimize(f, client=object(), least=99, options={
+            "post_grad_custom_post_pass": Theirs()}), tensors(torch))
     assert len(seen) == 1
 
 

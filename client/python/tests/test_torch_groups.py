@@ -345,6 +345,61 @@ def test_bounds_are_few(inductor, load, local):
     assert v.planned and len(v.bounds) <= group.BOUNDS
 
 
+PARTITIONS = """from inductor import async_compile, empty_strided_cuda, get_raw_stream, torch
+k = async_compile.triton('k', 'y = 2.0 in_ptr0,out_ptr0 1.0', device_str='cuda')
+j = async_compile.triton('j', 'y = 0.5 in_ptr0,out_ptr0 1.0', device_str='cuda')
+made = [0]
+made[0] += 1
+
+
+def partition_0(args):
+    arg0_1, = args
+    args.clear()
+    with torch.cuda._DeviceGuard(0):
+        buf0 = empty_strided_cuda((4096, ), (1, ), torch.float32)
+        stream0 = get_raw_stream(0)
+        k.run(arg0_1, buf0, 4096, stream=stream0)
+        buf1 = empty_strided_cuda((4096, ), (1, ), torch.float32)
+        j.run(buf0, buf1, 4096, stream=stream0)
+        del buf0
+    return (buf1, )
+
+
+class Runner:
+    def __init__(self, partitions):
+        self.partitions = partitions
+
+    def call(self, args):
+        arg0_1, = args
+        args.clear()
+        partition0_args = [arg0_1]
+        del arg0_1
+        (buf1,) = self.partitions[0](partition0_args)
+        del partition0_args
+        return (buf1, )
+
+
+runner = Runner(partitions=[partition_0,])
+call = runner.call
+"""
+
+
+def test_partitions(inductor, load, local, tmp_path):
+    """What graph_partition emits: kernels are in functions that the runner calls. Nothing else of the module runs
+    again."""
+    import types
+    (tmp_path / "parts.py").write_text(PARTITIONS)
+    module = types.ModuleType("parts")
+    module.__file__ = str(tmp_path / "parts.py")
+    exec(compile(PARTITIONS, module.__file__, "exec"), module.__dict__)
+    new = swap.swapped(module, settings.of({"client": local, "wait": True}))
+    assert new.made == [1] and new.runner is not module.runner and new.k is module.k
+    for seed in 1, 2, 3:
+        a = inductor.tensor(values(4096, seed))
+        assert new.call([a])[0].bytes() == module.call([a])[0].bytes()
+    assert dovetail.torch.report().counts()["ran_plan"] == 2
+
+
 # ---- settings --------------------------------------------------------------------------------------------------------
 
 def test_settings():

@@ -50,8 +50,8 @@ def software(model: Optional[str] = None, check: str = "none") -> Any:
 
 
 def _libraries(torch: Any) -> None:
-    """What wrappers call of cuBLAS and cuDNN, on the CPU. Memory goes there and back whole, since copies of a part would
-    be kernels of PyTorch's own."""
+    """What wrappers call of cuBLAS and cuDNN, on the CPU. Memory goes there and back whole, since copies of a part
+    would be kernels of PyTorch's own."""
     from torch._inductor.select_algorithm import extern_kernels
 
     def flat(t: Any) -> Any:
