@@ -221,6 +221,39 @@ def test_offsets_are_asked_for(inductor, load, local):
     assert len(new._dovetail_groups[0].variants) == 3
 
 
+def test_each_part_of_the_guard(inductor):
+    """One thing differs at a time, and each makes another variant; what does not matter makes none."""
+    text = groups("s = get_raw_stream(0)\nk.run(a, b, s0, 1.5, stream=s)")[0]
+    g = group.Group("g", text, lambda v: None)
+    assert text.outside == ["a", "b", "s0"]
+    T, whole = inductor.Tensor, inductor.tensor(values(512))._storage
+    plain = T(whole, (8, 8), (8, 1))
+    other = T(inductor.tensor(values(512))._storage, (8, 8), (8, 1))
+    bases = [(plain, other, 8)]
+    for a in (T(whole, (8, 8), (8, 1), dtype="torch.int32"), T(whole, (4, 16), (8, 1)), T(whole, (8, 8), (1, 8)),
+              T(whole, (8, 8), (8, 1), 64), T(whole, (8, 8), (8, 1), device="cuda:1"),
+              T(inductor.tensor(values(300))._storage, (8, 8), (8, 1))):
+        bases.append((a, other, 8))
+    bases += [(plain, plain, 8), (plain, other, 9), (plain, other, 8.0), (plain, other, True), (plain, None, 8)]
+
+    class Shifted(inductor.Storage):
+        def data_ptr(self):
+            return super().data_ptr() + 16
+
+    bases.append((T(Shifted(whole.array), (8, 8), (8, 1)), other, 8))
+    keys = [g._key(b) for b in bases]
+    assert len(set(keys)) == len(keys)
+    assert g._key((T(inductor.tensor(values(512))._storage, (8, 8), (8, 1)), plain, 8)) == keys[0]
+    with pytest.raises(dovetail.UsageError, match="s0 is a str"):
+        g._key((plain, other, "8"))
+
+
+def test_streams_are_no_part_of_the_guard():
+    text = groups("k.run(a, b, 8, stream=s0)")[0]
+    g = group.Group("g", text, lambda v: None)
+    assert g._key((1, 2, 7)) == g._key((1, 2, 8)) != g._key((1, 3, 7))
+
+
 class Refuses:
     def optimize(self, graph, **_):
         raise dovetail.errors.make("unsupported", "not today", 422)

@@ -35,7 +35,7 @@ def optimize(model: Any, *, fullgraph: bool = False, dynamic: Optional[bool] = N
 
 
 def report() -> Report:
-    """What became of every group so far."""
+    """What became of each group of the modules that are still there."""
     return Report()
 
 
