@@ -149,6 +149,29 @@ def test_a_view_of_the_callers(torch, local):
     assert len(dovetail.torch.report().groups) == 2
 
 
+def test_cuda_graph(torch, local):
+    """Captured, a plan runs again with the graph, on what its inputs then hold."""
+    f = lambda x, y: norms(torch, x, y)
+    g = dovetail.torch.optimize(f, client=local, wait=True)
+    (x, y), (other, _) = tensors(torch), tensors(torch, 33)
+    x, y, other = x.cuda(), y.cuda(), other[:32].cuda()
+    g(x, y)
+    want = [t.cpu() for t in g(other, y)]
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+            out = g(x, y)
+    except RuntimeError as e:
+        if "no kernel image" not in str(e):
+            raise
+        pytest.skip("this release of PyTorch launches a kernel of its own to capture a graph, which is not there")
+    x.copy_(other)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert same(torch, [t.cpu() for t in out], want)
+    assert dovetail.torch.report().counts()["ran_plan"] == 2
+
+
 def test_kernels_of_ones_own(torch, local):
     """Of a Triton kernel by the user nobody knows what it writes: all that it takes from outside is inout."""
     import own_kernel
