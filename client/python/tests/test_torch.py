@@ -149,6 +149,21 @@ def test_a_view_of_the_callers(torch, local):
     assert len(dovetail.torch.report().groups) == 2
 
 
+@pytest.mark.parametrize("static", [True, False])
+def test_a_stream_of_the_callers(torch, local, static):
+    """Kernels and plans go where the caller's other work is."""
+    from torch._inductor.utils import fresh_cache
+    f = lambda x, y: norms(torch, x, y)
+    x, y = tensors(torch, 24)
+    with torch._inductor.config.patch(use_static_cuda_launcher=static), fresh_cache():
+        g = dovetail.torch.optimize(f, client=local, wait=True)
+        want = run(torch, g, [x, y])
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for _ in range(3):
+                assert same(torch, run(torch, g, [x, y]), want)
+    assert dovetail.torch.report().counts()["ran_original"] == len(dovetail.torch.report().groups)
+
+
 def test_cuda_graph(torch, local):
     """Captured, a plan runs again with the graph, on what its inputs then hold."""
     f = lambda x, y: norms(torch, x, y)

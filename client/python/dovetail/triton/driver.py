@@ -290,11 +290,11 @@ class _Launcher:
             return
         if enter is not None:
             enter(launch_metadata)
-        self._launch([x, y, z], function, dict(zip(names, args)))
+        self._launch([x, y, z], function, dict(zip(names, args)), int(stream or 0))
         if leave is not None:
             leave(launch_metadata)
 
-    def _launch(self, grid: List[int], function: int, values: Dict[str, Any]) -> None:
+    def _launch(self, grid: List[int], function: int, values: Dict[str, Any], stream: int) -> None:
         cu, (_, entry) = self.driver.cu, self.driver.texts[function]
         bound, hidden = params.bind(self.src, entry, values)
         pieces: List[Any] = []
@@ -308,7 +308,7 @@ class _Launcher:
             keep = [cuda.Array(n) if n else None for n in params.scratch(self.metadata, entry, hidden, grid)]
             pieces += [c_uint64(a.data_ptr() if a else 0) for a in keep]
             table = (c_void_p * max(len(pieces), 1))(*(ctypes.addressof(v) for v in pieces))
-            status = self._start(grid, entry, function, table)
+            status = self._start(grid, entry, function, table, stream)
             if status == native.SUCCESS:
                 status = cu.lib.cuCtxSynchronize()
         finally:
@@ -317,12 +317,12 @@ class _Launcher:
         if status != native.SUCCESS:
             raise self.driver.fault(status, function)
 
-    def _start(self, grid: List[int], entry: params.Entry, function: int, table: Any) -> int:
+    def _start(self, grid: List[int], entry: params.Entry, function: int, table: Any, stream: int) -> int:
         n = params.cluster(self.metadata)
         attribute = _Attribute(id=4, value=(n, 1, 1))
         threads = entry.threads or 32 * self.metadata.num_warps
         config = _Config(grid=(grid[0] * n, grid[1], grid[2]), block=(threads, 1, 1), shared=self.metadata.shared,
-                         attrs=ctypes.addressof(attribute), n=1 if n > 1 else 0)
+                         stream=stream, attrs=ctypes.addressof(attribute), n=1 if n > 1 else 0)
         return int(self.driver.cu.lib.cuLaunchKernelEx(byref(config), c_void_p(function), table, None))
 
     def _register(self, at: int, tensor: Any, registered: List[int]) -> None:
