@@ -13,7 +13,9 @@ class Error(Exception):
     """Something went wrong.
 
     problem: the problem document: `title`, `status`, `code`, and where they apply `detail`, `pointer`, `log`.
+    started: a launch failed when some of its work may be in the stream already.
     """
+    started = False
 
     def __init__(self, problem: Dict[str, Any]):
         self.problem: Dict[str, Any] = problem

@@ -330,6 +330,9 @@ class Bound:
             slot.last = which
             try:
                 native.checked(lib.dovetail_plan_launch(slot.handle, handle, byref(problem)), problem)
+            except errors.Error as e:
+                e.started = True
+                raise
             finally:
                 if not status:
                     cu.call("cuEventRecord", c_void_p(slot.event), c_void_p(handle))

@@ -5,13 +5,18 @@ import re
 PAGE = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../docs/PYTHON.md"))
 
 
-def blocks(language, triton):
-    """[text] of the page's blocks in its section about Triton, or outside of it; line numbers are the page's."""
+def blocks(language, section=None):
+    """[text] of the page's blocks in its section about Triton or PyTorch, or outside of both; line numbers are the
+    page's."""
     with open(PAGE, encoding="utf-8") as f:
         page = f.read()
-    at = page.index("\n## Triton\n")
+
+    def where(at):
+        names = re.findall(r"^## (.*)$", page[:at], re.M)
+        return names[-1] if names and names[-1] in ("Triton", "PyTorch") else None
+
     return ["\n" * page.count("\n", 0, m.start(1)) + m[1] for m in
-            re.finditer(r"^```%s\n(.*?)^```$" % language, page, re.M | re.S) if (m.start() > at) == triton]
+            re.finditer(r"^```%s\n(.*?)^```$" % language, page, re.M | re.S) if where(m.start()) == section]
 
 
 def run(texts, folder, name="page"):

@@ -21,6 +21,8 @@ def test_install(tmp_path):
                         "--target", str(target), str(source)], env=env, capture_output=True, text=True, timeout=120)
     assert r.returncode == 0, r.stderr
     assert (target / "dovetail/py.typed").exists() and (target / "dovetail/triton/__init__.py").exists()
+    assert (target / "dovetail/torch/__init__.py").exists()
+    assert 'dovetail = dovetail.torch:backend' in (next(target.glob("*.dist-info")) / "entry_points.txt").read_text()
     script = """if True:
         import sys, dovetail
         before = set(sys.modules)

@@ -541,10 +541,10 @@ def test_plugin(tmp_path):
 def test_page(tmp_path, monkeypatch):
     import pages
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    texts = pages.blocks("python", triton=True)
+    texts = pages.blocks("python", "Triton")
     assert len(texts) == 4
     pages.run(texts, tmp_path)
-    assert [t.strip() for t in pages.blocks("sh", triton=True)] == [  # test_plugin runs it
+    assert [t.strip() for t in pages.blocks("sh", "Triton")] == [  # test_plugin runs it
         "pytest --dovetail-device --dovetail-check=race,uninit"]
     with open(pages.PAGE, encoding="utf-8") as f:
         assert f"releases {versions.OLDEST} to {versions.NEWEST}" in f.read()

@@ -117,6 +117,7 @@ def restore(before: Any) -> None:
 class _Base:
     """What both drivers have in common, in the shape of Triton's DriverBase."""
     launches = True
+    torch_device = "cpu"  # where tensors of an autotuner lie: "cuda" where PyTorch is on the software device, too
 
     def get_current_stream(self, device: Any) -> int:
         return 0
@@ -133,7 +134,7 @@ class _Base:
 
     def get_active_torch_device(self) -> Any:
         import torch
-        return torch.device("cpu")
+        return torch.device(self.torch_device)
 
     def assemble_tensormap_to_arg(self, tensormaps_info: Any, args: Any) -> Any:
         return args
@@ -289,11 +290,11 @@ class _Launcher:
             return
         if enter is not None:
             enter(launch_metadata)
-        self._launch([x, y, z], function, dict(zip(names, args)))
+        self._launch([x, y, z], function, dict(zip(names, args)), int(stream or 0))
         if leave is not None:
             leave(launch_metadata)
 
-    def _launch(self, grid: List[int], function: int, values: Dict[str, Any]) -> None:
+    def _launch(self, grid: List[int], function: int, values: Dict[str, Any], stream: int) -> None:
         cu, (_, entry) = self.driver.cu, self.driver.texts[function]
         bound, hidden = params.bind(self.src, entry, values)
         pieces: List[Any] = []
@@ -307,7 +308,7 @@ class _Launcher:
             keep = [cuda.Array(n) if n else None for n in params.scratch(self.metadata, entry, hidden, grid)]
             pieces += [c_uint64(a.data_ptr() if a else 0) for a in keep]
             table = (c_void_p * max(len(pieces), 1))(*(ctypes.addressof(v) for v in pieces))
-            status = self._start(grid, entry, function, table)
+            status = self._start(grid, entry, function, table, stream)
             if status == native.SUCCESS:
                 status = cu.lib.cuCtxSynchronize()
         finally:
@@ -316,12 +317,12 @@ class _Launcher:
         if status != native.SUCCESS:
             raise self.driver.fault(status, function)
 
-    def _start(self, grid: List[int], entry: params.Entry, function: int, table: Any) -> int:
+    def _start(self, grid: List[int], entry: params.Entry, function: int, table: Any, stream: int) -> int:
         n = params.cluster(self.metadata)
         attribute = _Attribute(id=4, value=(n, 1, 1))
         threads = entry.threads or 32 * self.metadata.num_warps
         config = _Config(grid=(grid[0] * n, grid[1], grid[2]), block=(threads, 1, 1), shared=self.metadata.shared,
-                         attrs=ctypes.addressof(attribute), n=1 if n > 1 else 0)
+                         stream=stream, attrs=ctypes.addressof(attribute), n=1 if n > 1 else 0)
         return int(self.driver.cu.lib.cuLaunchKernelEx(byref(config), c_void_p(function), table, None))
 
     def _register(self, at: int, tensor: Any, registered: List[int]) -> None:
