@@ -89,6 +89,13 @@ val sg_jit_splat(struct emit *e, enum vt t, uint64_t bits)
     return v;
 }
 
+/* Through an empty piece of assembly: LLVM 19 goes round in circles over some sums of masks as bits and as lanes. */
+val sg_jit_lanes(struct emit *e, val bits)
+{
+    val x = sg_jit_let(e, "call i32 asm \"\", \"=r,0\"(i32 %%t%u)", bits);
+    return sg_jit_let(e, "bitcast i32 %%t%u to <32 x i1>", x);
+}
+
 val sg_jit_canon(struct emit *e, enum vt t, val bits, val raw)
 {
     enum vt f = t == I64 ? F64 : F32;

@@ -77,6 +77,7 @@ val sg_jit_cast(struct emit *e, const char *what, enum vt from, val a, enum vt t
 val sg_jit_call1(struct emit *e, const char *f, enum vt t, val a);
 val sg_jit_splat(struct emit *e, enum vt t, uint64_t bits); /* of a float: its bits */
 val sg_jit_spread(struct emit *e, enum vt t, val scalar);   /* a scalar to all lanes */
+val sg_jit_lanes(struct emit *e, val bits);                 /* i32 to B1 */
 val sg_jit_canon(struct emit *e, enum vt t, val bits, val raw_flag); /* I32 or I64: NaNs become the canonical one */
 
 /* ---- rows.c: registers ------------------------------------------------------------------------------------------- */

@@ -389,7 +389,7 @@ static bool predicates(struct emit *e, const struct sg_op *op, int h)
 static void selp(struct emit *e, const struct sg_op *op, bool wide)
 {
     val p = flip(e, sg_jit_pred(e, op->c), op->flags & SG_C_NOT);
-    val m = sg_jit_let(e, "bitcast i32 %%t%u to <32 x i1>", p);
+    val m = sg_jit_lanes(e, p);
     enum vt t = wide ? I64 : I32;
     sg_jit_put(e, op->d, t, sg_jit_select(e, m, t, sg_jit_row(e, op->a, t), sg_jit_row(e, op->b, t)));
 }
@@ -575,9 +575,12 @@ static bool as_bits(struct emit *e, const struct sg_op *op, int h)
         break;
     }
     case SG_H_CVT_f32_f16: {
-        val a = sg_jit_let(e, "trunc <32 x i32> %%t%u to <32 x i16>", sg_jit_row(e, op->a, I32));
-        a = sg_jit_let(e, "bitcast <32 x i16> %%t%u to <32 x half>", a);
-        r = sg_jit_let(e, "fpext <32 x half> %%t%u to <32 x float>", a);
+        val a = sg_jit_row(e, op->a, I32), half[2];
+        for (unsigned p = 0; p < 2; p++) {
+            half[p] = sg_jit_let(e, "trunc <16 x i32> %%t%u to <16 x i16>", sg_jit_half(e, "i32", a, p));
+            half[p] = sg_jit_let(e, "call <16 x float> @llvm.x86.avx512.mask.vcvtph2ps.512(<16 x i16> %%t%u, <16 x float> zeroinitializer, i16 -1, i32 4)", half[p]);
+        }
+        r = sg_jit_whole(e, "float", half[0], half[1]);
         break;
     }
     default: return false;
@@ -592,9 +595,13 @@ static bool to_half(struct emit *e, const struct sg_op *op, int h)
         return false;
     val a = sg_jit_row(e, op->a, F32), nan = sg_jit_cmp(e, "fcmp uno", F32, a, a), r;
     if (h == SG_H_CVT_f16_f32) {
-        r = sg_jit_let(e, "fptrunc <32 x float> %%t%u to <32 x half>", a);
-        r = sg_jit_let(e, "bitcast <32 x half> %%t%u to <32 x i16>", r);
-        r = sg_jit_let(e, "zext <32 x i16> %%t%u to <32 x i32>", r);
+        val half[2]; /* by the CPU's own instruction: LLVM 19 goes round in circles over vectors of half */
+        for (unsigned p = 0; p < 2; p++) {
+            half[p] = sg_jit_let(e, "call <16 x i16> @llvm.x86.avx512.mask.vcvtps2ph.512(<16 x float> %%t%u, i32 0, <16 x i16> zeroinitializer, i16 -1)",
+                                 sg_jit_half(e, "float", a, p));
+            half[p] = sg_jit_let(e, "zext <16 x i16> %%t%u to <16 x i32>", half[p]);
+        }
+        r = sg_jit_whole(e, "i32", half[0], half[1]);
     } else {
         val u = sg_jit_cast(e, "bitcast", F32, a, I32);
         val odd = bin(e, "and", I32, bin(e, "lshr", I32, u, k32(e, 16)), k32(e, 1));

@@ -1,86 +1,66 @@
-/* LLVM by dlopen: the functions of its C API that compile a module, and their use. See llvm.h.
+/* LLVM by dlopen: the functions of its C API that compile a module, and their use in a child process. See llvm.h.
  *
  * Types of the C API are pointers to what only LLVM knows, so they are void * here; signatures are those of llvm-c of
- * LLVM 15 to 20 (Core.h, IRReader.h, Orc.h, LLJIT.h, Transforms/PassBuilder.h).
+ * LLVM 15 to 20 (Core.h, IRReader.h, TargetMachine.h, Transforms/PassBuilder.h).
  */
 #include "softgpu/jit/llvm.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/alloc.h"
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 /* return type, name, parameters */
 #define FUNCTIONS(F)                                                                                                   \
+    F(void, ParseCommandLineOptions, (int, const char *const *, const char *))                                         \
     F(void, InitializeX86TargetInfo, (void))                                                                           \
     F(void, InitializeX86Target, (void))                                                                               \
     F(void, InitializeX86TargetMC, (void))                                                                             \
     F(void, InitializeX86AsmPrinter, (void))                                                                           \
+    F(void *, ContextCreate, (void))                                                                                   \
     F(void *, CreateMemoryBufferWithMemoryRangeCopy, (const char *, size_t, const char *))                             \
     F(int, ParseIRInContext, (void *, void *, void **, char **))                                                       \
-    F(void *, GetNamedFunction, (void *, const char *))                                                                \
-    F(void, SetValueName2, (void *, const char *, size_t))                                                             \
     F(void, DisposeMessage, (char *))                                                                                  \
-    F(void, DisposeModule, (void *))                                                                                   \
     F(void *, CreatePassBuilderOptions, (void))                                                                        \
-    F(void, DisposePassBuilderOptions, (void *))                                                                       \
     F(void *, RunPasses, (void *, const char *, void *, void *))                                                       \
     F(char *, GetErrorMessage, (void *))                                                                               \
-    F(void, DisposeErrorMessage, (char *))                                                                             \
     F(char *, GetHostCPUName, (void))                                                                                  \
     F(char *, GetHostCPUFeatures, (void))                                                                              \
     F(char *, GetDefaultTargetTriple, (void))                                                                          \
     F(int, GetTargetFromTriple, (const char *, void **, char **))                                                      \
     F(void *, CreateTargetMachine, (void *, const char *, const char *, const char *, int, int, int))                  \
-    F(void *, OrcJITTargetMachineBuilderCreateFromTargetMachine, (void *))                                             \
-    F(void *, OrcCreateLLJITBuilder, (void))                                                                           \
-    F(void, OrcLLJITBuilderSetJITTargetMachineBuilder, (void *, void *))                                               \
-    F(void *, OrcCreateLLJIT, (void **, void *))                                                                       \
-    F(void *, OrcLLJITGetMainJITDylib, (void *))                                                                       \
-    F(char, OrcLLJITGetGlobalPrefix, (void *))                                                                         \
-    F(void *, OrcCreateDynamicLibrarySearchGeneratorForProcess, (void **, char, void *, void *))                       \
-    F(void, OrcJITDylibAddGenerator, (void *, void *))                                                                 \
-    F(void *, OrcJITDylibCreateResourceTracker, (void *))                                                              \
-    F(void *, OrcResourceTrackerRemove, (void *))                                                                      \
-    F(void, OrcReleaseResourceTracker, (void *))                                                                       \
-    F(void *, OrcCreateNewThreadSafeContext, (void))                                                                   \
-    F(void *, OrcThreadSafeContextGetContext, (void *))                                                                \
-    F(void, OrcDisposeThreadSafeContext, (void *))                                                                     \
-    F(void *, OrcCreateNewThreadSafeModule, (void *, void *))                                                          \
-    F(void *, OrcLLJITAddLLVMIRModuleWithRT, (void *, void *, void *))                                                 \
-    F(void *, OrcLLJITLookup, (void *, unsigned long *, const char *))
+    F(int, TargetMachineEmitToMemoryBuffer, (void *, void *, int, char **, void **))                                   \
+    F(const char *, GetBufferStart, (void *))                                                                          \
+    F(size_t, GetBufferSize, (void *))
 
 #define DECLARE(RET, NAME, PARAMS) static RET(*NAME) PARAMS;
 FUNCTIONS(DECLARE)
 
+enum { DEADLINE_MS = 20000, CPU_SECONDS = 20, MOST_BYTES = 16 << 20 };
+#define MOST_MEMORY (2ull << 30) /* of the child, beyond what the process has already */
+
 static const char *const libraries[] = {"libLLVM.so.19.1", "libLLVM-19.so.1", "libLLVM.so.20.1", "libLLVM.so.18.1",
                                         "libLLVM-17.so.1", "libLLVM-16.so.1", "libLLVM-15.so.1"};
-/* After SSA: what pays on straight code of vectors. The loop passes are few: loops were unrolled by who made the PTX. */
-static const char passes[] = "function(sroa,early-cse,instcombine<no-verify-fixpoint>,simplifycfg,"
-                             "loop-mssa(licm),gvn,sccp,instcombine<no-verify-fixpoint>,simplifycfg,dse,adce)";
-static const char passes_old[] = "function(sroa,early-cse,instcombine,simplifycfg,loop-mssa(licm),gvn,sccp,instcombine,"
-                                 "simplifycfg,dse,adce)";
+/* What pays on straight code of vectors. The loop passes are few: loops were unrolled by who made the PTX. */
+static const char *const passes[] = {
+    "function(sroa,early-cse,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),gvn,sccp,"
+    "instcombine<no-verify-fixpoint>,simplifycfg,dse,adce)",
+    "function(sroa,early-cse,instcombine,simplifycfg,loop-mssa(licm),gvn,sccp,instcombine,simplifycfg,dse,adce)"};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char trouble[256];
-static void *machine, *jit, *dylib;
-static unsigned serial; /* of functions: all of them are in one library of the JIT */
-
-struct sg_llvm_code {
-    void *tracker;
-};
-
-static void explain(const char *what, void *error)
-{
-    char *m = error ? GetErrorMessage(error) : NULL;
-    snprintf(trouble, sizeof trouble, "%s: %s", what, m ? m : "no reason given");
-    if (m)
-        DisposeErrorMessage(m);
-}
+static void *machine;
 
 static void start(void)
 {
@@ -102,33 +82,24 @@ static void start(void)
     FUNCTIONS(FIND)
     if (*trouble)
         return;
+    /* Or it moves what one later basic block uses into that one: all of an unrolled loop's arithmetic behind all of its
+     * loads. Scheduling of machine instructions takes time that grows with the square of a basic block, and who made the
+     * PTX has ordered it. */
+    static const char *const options[] = {"dovetail", "-instcombine-code-sinking=0", "-disable-post-ra", "-enable-misched=0"};
+    ParseCommandLineOptions(4, options, NULL);
     InitializeX86TargetInfo();
     InitializeX86Target();
     InitializeX86TargetMC();
     InitializeX86AsmPrinter();
     char *triple = GetDefaultTargetTriple(), *cpu = GetHostCPUName(), *features = GetHostCPUFeatures(), *message = NULL;
     void *target = NULL;
-    if (GetTargetFromTriple(triple, &target, &message)) {
+    if (GetTargetFromTriple(triple, &target, &message))
         snprintf(trouble, sizeof trouble, "LLVM has no target %s", triple);
-        return;
-    }
-    /* optimisation 2 (default), relocations default, code model JIT */
-    machine = CreateTargetMachine(target, triple, cpu, features, 2, 0, 1);
-    void *of_jit = CreateTargetMachine(target, triple, cpu, features, 2, 0, 1);
+    else /* optimisation 2 (default), position-independent, small code model */
+        machine = CreateTargetMachine(target, triple, cpu, features, 2, 2, 3);
     DisposeMessage(triple);
     DisposeMessage(cpu);
     DisposeMessage(features);
-    void *builder = OrcCreateLLJITBuilder(), *error, *generator = NULL;
-    OrcLLJITBuilderSetJITTargetMachineBuilder(builder, OrcJITTargetMachineBuilderCreateFromTargetMachine(of_jit));
-    if ((error = OrcCreateLLJIT(&jit, builder))) {
-        explain("ORC does not start", error);
-        return;
-    }
-    dylib = OrcLLJITGetMainJITDylib(jit);
-    if ((error = OrcCreateDynamicLibrarySearchGeneratorForProcess(&generator, OrcLLJITGetGlobalPrefix(jit), NULL, NULL)))
-        explain("ORC does not find the process's own functions", error);
-    else
-        OrcJITDylibAddGenerator(dylib, generator);
 }
 
 bool sg_llvm_ready(void)
@@ -139,90 +110,121 @@ bool sg_llvm_ready(void)
 
 const char *sg_llvm_why(void) { return sg_llvm_ready() ? NULL : trouble; }
 
-/* The module is the caller's until it is in the JIT. */
-static void *compile(void *context, const char *text, size_t bytes, const char *name, struct sg_llvm_code *code,
-                     char *why, size_t why_bytes)
+/* ---- the child --------------------------------------------------------------------------------------------------- */
+static void send_all(int fd, const char *p, size_t n)
 {
-    char *message = NULL;
-    void *module = NULL, *error = NULL;
-    /* parsing takes the buffer */
-    if (ParseIRInContext(OrcThreadSafeContextGetContext(context), CreateMemoryBufferWithMemoryRangeCopy(text, bytes, name),
-                         &module, &message)) {
-        snprintf(why, why_bytes, "%s", message ? message : "LLVM does not read it");
-        DisposeMessage(message);
-        return NULL;
+    while (n) {
+        ssize_t k = write(fd, p, n);
+        if (k < 0 && errno != EINTR)
+            _exit(3);
+        p += k > 0 ? k : 0;
+        n -= k > 0 ? (size_t)k : 0;
     }
-    char unique[32];
-    snprintf(unique, sizeof unique, "r%u", ++serial);
-    void *f = GetNamedFunction(module, name);
-    if (f)
-        SetValueName2(f, unique, strlen(unique));
-    void *options = CreatePassBuilderOptions();
-    if ((error = RunPasses(module, passes, machine, options))) {
-        DisposeErrorMessage(GetErrorMessage(error));
-        error = RunPasses(module, passes_old, machine, options);
-    }
-    DisposePassBuilderOptions(options);
-    void *tracker = NULL;
-    unsigned long at = 0;
-    if (error) {
-        DisposeModule(module);
-    } else {
-        tracker = OrcJITDylibCreateResourceTracker(dylib);
-        error = OrcLLJITAddLLVMIRModuleWithRT(jit, tracker, OrcCreateNewThreadSafeModule(module, context));
-        if (!error)
-            error = OrcLLJITLookup(jit, &at, unique);
-    }
-    if (error) {
-        char *m = GetErrorMessage(error);
-        snprintf(why, why_bytes, "%s", m);
-        DisposeErrorMessage(m);
-        if (tracker) {
-            if ((error = OrcResourceTrackerRemove(tracker)))
-                DisposeErrorMessage(GetErrorMessage(error));
-            OrcReleaseResourceTracker(tracker);
-        }
-        return NULL;
-    }
-    code->tracker = tracker;
-    return (void *)at; // NOLINT
 }
 
-void *sg_llvm_compile(const char *text, size_t bytes, const char *name, struct sg_llvm_code **ret_code, char *why,
-                      size_t why_bytes)
+/* The object file, or 'E' and a message, to fd. The other threads of the process do not exist here. */
+static void child(const char *text, size_t bytes, int fd)
 {
-    *ret_code = NULL;
+    uint64_t have = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f) {
+        char line[64];
+        have = fgets(line, sizeof line, f) ? strtoull(line, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+        fclose(f);
+    }
+    setrlimit(RLIMIT_CPU, &(struct rlimit){CPU_SECONDS, CPU_SECONDS});
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    if (have)
+        setrlimit(RLIMIT_AS, &(struct rlimit){have + MOST_MEMORY, have + MOST_MEMORY});
+    signal(SIGPIPE, SIG_DFL);
+    char *message = NULL;
+    void *module = NULL, *error = NULL, *object = NULL;
+    /* parsing takes the buffer */
+    if (ParseIRInContext(ContextCreate(), CreateMemoryBufferWithMemoryRangeCopy(text, bytes, "region"), &module, &message))
+        goto out;
+    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)
+        if (!(error = RunPasses(module, passes[i], machine, CreatePassBuilderOptions())))
+            break;
+    if (error)
+        message = GetErrorMessage(error);
+    else if (!TargetMachineEmitToMemoryBuffer(machine, module, 1, &message, &object))
+        send_all(fd, GetBufferStart(object), GetBufferSize(object));
+out:
+    if (!object) {
+        send_all(fd, "E", 1);
+        send_all(fd, message ? message : "no reason given", message ? strlen(message) : 15);
+    }
+    _exit(0);
+}
+
+/* ---- the parent -------------------------------------------------------------------------------------------------- */
+static int64_t milliseconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Everything that comes, until its end or the deadline. */
+static bool receive(int fd, struct dt_str *ret)
+{
+    int64_t until = milliseconds() + DEADLINE_MS;
+    char piece[65536];
+    for (;;) {
+        int64_t left = until - milliseconds();
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        int r = left > 0 ? poll(&p, 1, (int)left) : 0;
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r <= 0 || ret->len > MOST_BYTES)
+            return false;
+        ssize_t n = read(fd, piece, sizeof piece);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n == 0 && !ret->failed;
+        dt_str_addn(ret, piece, (size_t)n);
+    }
+}
+
+bool sg_llvm_compile(const char *text, size_t bytes, struct dt_str *ret, char *why, size_t why_bytes)
+{
+    *ret = (struct dt_str){0};
     if (!sg_llvm_ready()) {
         snprintf(why, why_bytes, "%s", trouble);
-        return NULL;
-    }
-    struct sg_llvm_code *code = dt_calloc(1, sizeof *code);
-    if (!code) {
-        snprintf(why, why_bytes, "memory is out");
-        return NULL;
+        return false;
     }
     pthread_mutex_lock(&lock);
-    void *context = OrcCreateNewThreadSafeContext();
-    void *f = compile(context, text, bytes, name, code, why, why_bytes);
-    OrcDisposeThreadSafeContext(context);
-    pthread_mutex_unlock(&lock);
-    if (!f) {
-        free(code);
-        return NULL;
+    int fd[2];
+    pid_t pid = -1;
+    if (pipe2(fd, O_CLOEXEC) == 0) {
+        pid = fork();
+        if (pid == 0) {
+            close(fd[0]);
+            child(text, bytes, fd[1]);
+        }
+        close(fd[1]);
+        if (pid < 0)
+            close(fd[0]);
     }
-    *ret_code = code;
-    return f;
-}
-
-void sg_llvm_free(struct sg_llvm_code *code)
-{
-    if (!code)
-        return;
-    pthread_mutex_lock(&lock);
-    void *error = OrcResourceTrackerRemove(code->tracker);
-    if (error)
-        DisposeErrorMessage(GetErrorMessage(error));
-    OrcReleaseResourceTracker(code->tracker);
+    bool ok = false;
+    if (pid > 0) {
+        ok = receive(fd[0], ret);
+        close(fd[0]);
+        if (!ok)
+            kill(pid, SIGKILL);
+        int status;
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+            ;
+    }
     pthread_mutex_unlock(&lock);
-    free(code);
+    snprintf(why, why_bytes, "%s", pid < 0 ? "no child process" : ok ? "LLVM ended early" : "LLVM took too long, or too much");
+    if (ok && (!ret->len || *ret->s == 'E')) {
+        if (ret->len)
+            snprintf(why, why_bytes, "%s", ret->s + 1);
+        ok = false;
+    }
+    if (!ok)
+        dt_str_done(ret);
+    return ok;
 }

@@ -4,7 +4,8 @@
  * functions of their C API that are used here are found by name. Where none is there, or it lacks one of them, there is
  * no compiled code, and sg_llvm_why() says why.
  *
- * The machine code is LLVM's own to place (ORC's LLJIT): pages are written first and executable after, never both.
+ * Each text is compiled in a child of this process, with a deadline and limits of memory and time: what makes LLVM loop,
+ * crash or eat memory costs that child. The child sends an object file back (object.h).
  */
 #ifndef DT_SOFTGPU_LLVM_H
 #define DT_SOFTGPU_LLVM_H
@@ -12,16 +13,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct sg_llvm_code; /* machine code of one text */
+#include "base/str.h"
 
 /* Is it there? Loads it at the first call. Any thread. */
 bool sg_llvm_ready(void);
 const char *sg_llvm_why(void); /* what is missing; NULL: nothing */
 
-/* Compile `text`, a module with the function `name`. Returns its address and in *ret_code what sg_llvm_free() takes;
- * NULL: it does not compile, and `why` has LLVM's words. One at a time: other callers wait. */
-void *sg_llvm_compile(const char *text, size_t bytes, const char *name, struct sg_llvm_code **ret_code, char *why,
-                      size_t why_bytes);
-void sg_llvm_free(struct sg_llvm_code *code); /* nobody runs it any more; NULL is allowed */
+/* Compile `text`, a module, to an object file in *ret. False: it does not compile, and `why` has LLVM's words, or that it
+ * took too long. One at a time: other callers wait. */
+bool sg_llvm_compile(const char *text, size_t bytes, struct dt_str *ret, char *why, size_t why_bytes);
 
 #endif

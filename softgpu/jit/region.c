@@ -179,6 +179,10 @@ static void begin_block(struct emit *e, uint32_t at)
         label(e, l + 2);
         val mask = field(e, "w", offsetof(struct sg_warp, mask), "i32", NULL);
         sg_jit_line(e, "store i32 %%t%u, ptr %%mask", mask);
+        /* where no lane that lives is inactive, rows are computed for dead lanes too, as the interpreter does */
+        val full = field(e, "w", offsetof(struct sg_warp, full), "i32", NULL);
+        full = sg_jit_let(e, "icmp ne i32 %%t%u, 0", full);
+        sg_jit_line(e, "store i32 %%t%u, ptr %%wide", sg_jit_let(e, "select i1 %%t%u, i32 -1, i32 %%t%u", full, mask));
         lanes = sg_jit_let(e, "zext i32 %%t%u to i64", sg_jit_let(e, "call i32 @llvm.ctpop.i32(i32 %%t%u)", mask));
     }
     val fuel_at, fuel = field(e, "w", offsetof(struct sg_warp, fuel), "i64", &fuel_at);
@@ -206,14 +210,18 @@ static val guard_of(struct emit *e, const struct sg_op *op)
 static void narrow(struct emit *e, const struct sg_op *op)
 {
     e->only = e->only_bits = 0;
-    if (e->masked)
+    val rows = 0;
+    if (e->masked) {
         e->only_bits = sg_jit_let(e, "load i32, ptr %%mask");
+        rows = sg_jit_let(e, "load i32, ptr %%wide");
+    }
     if (op->fn == sg_guarded) {
+        rows = 0;
         val p = guard_of(e, op);
         e->only_bits = e->only_bits ? sg_jit_let(e, "and i32 %%t%u, %%t%u", e->only_bits, p) : p;
     }
     if (e->only_bits)
-        e->only = sg_jit_let(e, "bitcast i32 %%t%u to <32 x i1>", e->only_bits);
+        e->only = sg_jit_lanes(e, rows ? rows : e->only_bits);
 }
 
 static bool is_access(int h) { return h >= SG_H_LD_GLOBAL_8 && h <= SG_H_ST_SHARED_64; }
@@ -302,7 +310,7 @@ static void prologue(struct emit *e)
     static const char *const letter[] = {"r", "w", "p"}, *const type[] = {"<32 x i32>", "<32 x i64>", "i32"};
     dt_str_add(s, "define ptr @sg_region(ptr %w, ptr %op) #0 {\nentry:\n  %out.op = alloca ptr\n  %out.fn = alloca i64\n");
     if (e->masked)
-        dt_str_add(s, "  %mask = alloca i32\n");
+        dt_str_add(s, "  %mask = alloca i32\n  %wide = alloca i32\n");
     for (size_t i = 0; i < e->var.n; i++) { /* in the entry, or LLVM leaves them in memory */
         const struct var *v = &e->var.p[i];
         dt_str_addf(s, "  %%%s%u = alloca %s\n", letter[v->kind], v->at, type[v->kind]);
@@ -355,6 +363,8 @@ static const char epilogue[] =
     "declare <16 x float> @llvm.x86.avx512.vfmadd.ps.512(<16 x float>, <16 x float>, <16 x float>, i32 immarg)\n"
     "declare <16 x float> @llvm.x86.avx512.add.ps.512(<16 x float>, <16 x float>, i32 immarg)\n"
     "declare <16 x float> @llvm.x86.avx512.mul.ps.512(<16 x float>, <16 x float>, i32 immarg)\n"
+    "declare <16 x float> @llvm.x86.avx512.mask.vcvtph2ps.512(<16 x i16>, <16 x float>, i16, i32 immarg)\n"
+    "declare <16 x i16> @llvm.x86.avx512.mask.vcvtps2ph.512(<16 x float>, i32 immarg, <16 x i16>, i16)\n"
     "attributes #0 = { nounwind \"prefer-vector-width\"=\"512\" \"min-legal-vector-width\"=\"512\" }\n"
     "!0 = !{}\n"
     "!1 = !{!\"branch_weights\", i32 1000, i32 1}\n"

@@ -23,6 +23,7 @@
 #include "base/hash.h"
 #include "softgpu/jit/jit-priv.h"
 #include "softgpu/jit/llvm.h"
+#include "softgpu/jit/object.h"
 
 enum { HOT = 24, MOST_REGIONS = 400, KEPT = 500, WAITING = 256 };
 enum unit_state { UNIT_WAITING, UNIT_READY, UNIT_REFUSED };
@@ -32,7 +33,7 @@ struct unit {
     struct dt_str text; /* until it is compiled */
     int state;          /* atomic: enum unit_state */
     sg_fn fn;
-    struct sg_llvm_code *code;
+    struct sg_object *code;
     unsigned users; /* codes; and the queue */
     uint64_t used;  /* when it lost its last user */
     struct unit *next, *queue;
@@ -51,12 +52,11 @@ struct sg_jit {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* units and queue */
-static pthread_cond_t more = PTHREAD_COND_INITIALIZER, less = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
 static struct unit *units, *first, *last;
 static unsigned nunits, nwaiting;
 static uint64_t now;
-static bool started, stopping;
-static pthread_t thread;
+static bool started;
 static struct sg_jit_figures figures;
 
 enum sg_jit_mode sg_jit_mode(void)
@@ -95,16 +95,24 @@ static double seconds(void)
 static void compile(struct unit *u)
 {
     char why[512];
+    const char *bad;
+    struct dt_str file;
+    void *f = NULL;
     double t = seconds();
-    void *f = sg_llvm_compile(u->text.s, u->text.len, "sg_region", &u->code, why, sizeof why);
+    if (sg_llvm_compile(u->text.s, u->text.len, &file, why, sizeof why)) {
+        if (!(f = sg_object_load(file.s, file.len, "sg_region", &u->code, &bad)))
+            snprintf(why, sizeof why, "%s", bad);
+        dt_str_done(&file);
+    }
     t = seconds() - t;
-    if (getenv("DOVETAIL_SOFTGPU_JIT_SHOW")) {
-        fprintf(stderr, "dovetail: %zu bytes %s in %.3f s: %s\n", u->text.len, f ? "compiled" : "refused", t, f ? "" : why);
-        char path[300];
-        snprintf(path, sizeof path, "%s-%zu.ll", getenv("DOVETAIL_SOFTGPU_JIT_SHOW"), u->text.len);
-        FILE *o = fopen(path, "w");
-        if (o)
-            fputs(u->text.s, o), fclose(o);
+    const char *show = getenv("DOVETAIL_SOFTGPU_JIT_SHOW");
+    if (show && !f) {
+        fprintf(stderr, "dovetail: a region was not compiled, and is interpreted: %s\n", why);
+        FILE *o = *show ? fopen(show, "w") : NULL;
+        if (o) {
+            fputs(u->text.s, o);
+            fclose(o);
+        }
     }
     pthread_mutex_lock(&lock);
     *(void **)(void *)&u->fn = f;
@@ -116,11 +124,11 @@ static void compile(struct unit *u)
     pthread_mutex_unlock(&lock);
 }
 
+/* Its own thread, as long as the process lives. */
 static void *compiler(void *unused)
 {
-    (void)unused;
     pthread_mutex_lock(&lock);
-    while (!stopping) {
+    while (!unused) {
         struct unit *u = first;
         if (!u) {
             pthread_cond_wait(&more, &lock);
@@ -135,32 +143,14 @@ static void *compiler(void *unused)
         u->users--;
         u->used = ++now;
     }
-    pthread_cond_broadcast(&less);
     pthread_mutex_unlock(&lock);
     return NULL;
-}
-
-/* LLVM's own statics end after this: it was loaded before atexit() was called. */
-static void stop(void)
-{
-    pthread_mutex_lock(&lock);
-    stopping = true;
-    pthread_cond_broadcast(&more);
-    pthread_mutex_unlock(&lock);
-    pthread_join(thread, NULL);
-}
-
-static void *begin(void *unused)
-{
-    if (sg_llvm_ready())
-        atexit(stop);
-    return compiler(unused);
 }
 
 /* ---- units ------------------------------------------------------------------------------------------------------- */
 static void unit_free(struct unit *u)
 {
-    sg_llvm_free(u->code);
+    sg_object_free(u->code);
     dt_str_done(&u->text);
     free(u);
 }
@@ -211,7 +201,7 @@ static struct unit *unit_of(struct dt_str *text, bool wait)
             pthread_mutex_lock(&lock);
         } else {
             if (!started)
-                started = pthread_create(&thread, NULL, begin, NULL) == 0;
+                started = pthread_create(&(pthread_t){0}, NULL, compiler, NULL) == 0;
             if (started) {
                 u->users++;
                 if (last)
