@@ -6,9 +6,8 @@
  *                                   output (workloads.h)
  *     bench-softgpu --launches      what small launches and loading cost: one JSON object a figure
  *
- * With counters and with some blocks followed for modelled time, as the driver API launches; BENCH_UNFOLLOWED: without, what
- * the executor alone does. DOVETAIL_SOFTGPU_THREADS and DOVETAIL_SOFTGPU_ISA choose threads and
- * instruction set.
+ * With counters and with some blocks followed for modelled time, as the driver API launches; BENCH_UNFOLLOWED: without,
+ * what the executor alone does. DOVETAIL_SOFTGPU_THREADS and DOVETAIL_SOFTGPU_ISA choose threads and instruction set.
  */
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* Loads and stores of a whole warp, where its addresses have a simple shape; everything else is the handler's
  * (exec/lanes-mem.inc), which also finds who is at fault.
  *
- * Shared memory, each half of the warp for itself: one word a lane within 64 bytes of the first lane's (one load and one
- * permutation), the same vector for all, or vectors in a line. Global memory: the same element for all 32 lanes, or
+ * Shared memory, each half of the warp for itself: one word a lane within 64 bytes of the first lane's (one load and
+ * one permutation), the same vector for all, or vectors in a line. Global memory: the same element for all 32 lanes, or
  * elements in a line, within the allocation that this operation met last. What a launch counts of them goes through the
  * interpreter's own functions, so that the counters are the same.
  */
@@ -10,10 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "softgpu/exec/exec-priv.h"
 #include "softgpu/jit/jit-priv.h"
 
-static void label(struct emit *e, unsigned l)
+static void access_label(struct emit *e, unsigned l)
 {
     if (!e->scan)
         dt_str_addf(&e->s, "l%u:\n", l);
@@ -40,7 +39,8 @@ static val all_of(struct emit *e, unsigned lanes, val c) /* i1: every lane of <l
 static val spread16(struct emit *e, const char *type, val x)
 {
     val one = sg_jit_let(e, "insertelement <16 x %s> poison, %s %%t%u, i64 0", type, type, x);
-    return sg_jit_let(e, "shufflevector <16 x %s> %%t%u, <16 x %s> poison, <16 x i32> zeroinitializer", type, one, type);
+    return sg_jit_let(e, "shufflevector <16 x %s> %%t%u, <16 x %s> poison, <16 x i32> zeroinitializer", type, one,
+                      type);
 }
 
 static val and1(struct emit *e, val a, val b) { return sg_jit_let(e, "and i1 %%t%u, %%t%u", a, b); }
@@ -51,7 +51,7 @@ struct fork sg_jit_fast(struct emit *e, val ok)
     struct fork f = {e->labels + 1, e->labels + 3};
     e->labels += 3;
     sg_jit_line(e, "br i1 %%t%u, label %%l%u, label %%l%u, !prof !1", ok, f.slow + 1, f.slow);
-    label(e, f.slow + 1);
+    access_label(e, f.slow + 1);
     return f;
 }
 
@@ -67,10 +67,10 @@ void sg_jit_fast_end(struct emit *e, const struct fork *f, const struct sg_op *o
     }
     memcpy(fast, e->var.p, n * sizeof *fast);
     sg_jit_line(e, "br label %%l%u", f->join);
-    label(e, f->slow);
+    access_label(e, f->slow);
     sg_jit_handler(e, op);
     sg_jit_line(e, "br label %%l%u", f->join);
-    label(e, f->join);
+    access_label(e, f->join);
     for (size_t i = 0; i < n && i < e->var.n; i++) {
         struct var *v = &e->var.p[i];
         v->dirty |= fast[i].dirty;
@@ -86,7 +86,8 @@ static void describe(struct emit *e, struct shape *s, uint32_t ref)
     s->first = sg_jit_let(e, "extractelement <16 x i32> %%t%u, i64 0", v);
     val d = sg_jit_let(e, "sub <16 x i32> %%t%u, %%t%u", v, spread16(e, "i32", s->first));
     s->same = all_of(e, 16, sg_jit_let(e, "icmp eq <16 x i32> %%t%u, zeroinitializer", d));
-    val aligned = sg_jit_let(e, "icmp eq i32 %%t%u, 0", sg_jit_let(e, "and i32 %%t%u, %u", s->first, s->step - 1)), fits;
+    val aligned = sg_jit_let(e, "icmp eq i32 %%t%u, 0", sg_jit_let(e, "and i32 %%t%u, %u", s->first, s->step - 1)),
+        fits;
     if (s->step == 4 && !s->store) {
         val most = spread16(e, "i32", sg_jit_let(e, "add i32 -61, 0")); /* all but the bits of 60 */
         val far = sg_jit_let(e, "and <16 x i32> %%t%u, %%t%u", d, most);
@@ -99,13 +100,15 @@ static void describe(struct emit *e, struct shape *s, uint32_t ref)
     s->fits = and1(e, fits, aligned);
 }
 
-static const struct shape *shape_of(struct emit *e, const struct sg_op *op, unsigned half, unsigned step, bool store)
+static const struct shape *access_shape(struct emit *e, const struct sg_op *op, unsigned half, unsigned step,
+                                        bool store)
 {
     const struct var *v = (op->a & 3) == 0 ? sg_jit_variable(e, op->a, ROW32) : NULL;
     struct shape want = {.at = op->a, .version = v ? v->version : 0, .half = half, .step = step, .store = store};
     for (unsigned i = 0; v && i < SHAPES; i++) {
         const struct shape *s = &e->shape[i];
-        if (s->first && s->at == want.at && s->version == want.version && s->half == half && s->step == step && s->store == store)
+        if (s->first && s->at == want.at && s->version == want.version && s->half == half && s->step == step &&
+            s->store == store)
             return s;
     }
     describe(e, &want, op->a);
@@ -123,7 +126,7 @@ struct half {
 
 static struct half shared_half(struct emit *e, const struct sg_op *op, unsigned h, unsigned step, bool store)
 {
-    const struct shape *s = shape_of(e, op, h, step, store);
+    const struct shape *s = access_shape(e, op, h, step, store);
     struct half r = {.same = s->same, .near = s->near};
     r.at = sg_jit_let(e, "add i32 %%t%u, %d", s->first, (int)op->imm);
     /* within shared memory, without going below 0 */
@@ -142,7 +145,7 @@ static val shared_pointer(struct emit *e, val at)
     return sg_jit_let(e, "getelementptr i8, ptr %%shared, i64 %%t%u", sg_jit_let(e, "zext i32 %%t%u to i64", at));
 }
 
-static uint32_t element(const struct emit *e, const struct sg_op *op, unsigned i, bool store)
+static uint32_t access_element(const struct emit *e, const struct sg_op *op, unsigned i, bool store)
 {
     return op->n > 1 ? e->code->ext[op->x + i] : store ? op->b : op->d;
 }
@@ -153,32 +156,34 @@ static void take_half(struct emit *e, const struct half *h, unsigned n, val *v)
     val p = shared_pointer(e, h->at);
     if (n == 1) {
         val w = sg_jit_let(e, "load <16 x i32>, ptr %%t%u, align 4", p);
-        v[0] = sg_jit_let(e, "call <16 x i32> @llvm.x86.avx512.permvar.si.512(<16 x i32> %%t%u, <16 x i32> %%t%u)", w, h->near);
+        v[0] = sg_jit_let(e, "call <16 x i32> @llvm.x86.avx512.permvar.si.512(<16 x i32> %%t%u, <16 x i32> %%t%u)", w,
+                          h->near);
         return;
     }
     unsigned l = e->labels + 1;
     e->labels += 3;
     sg_jit_line(e, "br i1 %%t%u, label %%l%u, label %%l%u", h->same, l, l + 1);
-    label(e, l);
+    access_label(e, l);
     val same[4], line[4];
     for (unsigned i = 0; i < n; i++) {
         val q = sg_jit_let(e, "getelementptr i8, ptr %%t%u, i64 %u", p, 4 * i);
         same[i] = spread16(e, "i32", sg_jit_let(e, "load i32, ptr %%t%u, align 4", q));
     }
     sg_jit_line(e, "br label %%l%u", l + 2);
-    label(e, l + 1);
+    access_label(e, l + 1);
     val all = sg_jit_let(e, "load <%u x i32>, ptr %%t%u, align 4", 16 * n, p);
     for (unsigned i = 0; i < n; i++) {
         line[i] = ++e->n;
         if (e->scan)
             continue;
-        dt_str_addf(&e->s, "  %%t%u = shufflevector <%u x i32> %%t%u, <%u x i32> poison, <16 x i32> <", line[i], 16 * n, all, 16 * n);
+        dt_str_addf(&e->s, "  %%t%u = shufflevector <%u x i32> %%t%u, <%u x i32> poison, <16 x i32> <", line[i], 16 * n,
+                    all, 16 * n);
         for (unsigned k = 0; k < 16; k++)
             dt_str_addf(&e->s, "%si32 %u", k ? ", " : "", k * n + i);
         dt_str_add(&e->s, ">\n");
     }
     sg_jit_line(e, "br label %%l%u", l + 2);
-    label(e, l + 2);
+    access_label(e, l + 2);
     for (unsigned i = 0; i < n; i++)
         v[i] = sg_jit_let(e, "phi <16 x i32> [ %%t%u, %%l%u ], [ %%t%u, %%l%u ]", same[i], l, line[i], l + 1);
 }
@@ -196,7 +201,7 @@ static bool shared_load(struct emit *e, const struct sg_op *op)
     for (unsigned i = 0; i < 2; i++)
         take_half(e, &h[i], n, out[i]);
     for (unsigned i = 0; i < n; i++)
-        sg_jit_put(e, element(e, op, i, false), I32, sg_jit_whole(e, "i32", out[0][i], out[1][i]));
+        sg_jit_put(e, access_element(e, op, i, false), I32, sg_jit_whole(e, "i32", out[0][i], out[1][i]));
     sg_jit_fast_end(e, &f, op);
     return true;
 }
@@ -212,8 +217,8 @@ static val interleave(struct emit *e, const val *v, unsigned n, unsigned lanes)
         pair[i / 2] = ++e->n;
         if (e->scan)
             continue;
-        dt_str_addf(&e->s, "  %%t%u = shufflevector <%u x i32> %%t%u, <%u x i32> %%t%u, <%u x i32> <", pair[i / 2], lanes, v[i],
-                    lanes, v[i + 1], 2 * lanes);
+        dt_str_addf(&e->s, "  %%t%u = shufflevector <%u x i32> %%t%u, <%u x i32> %%t%u, <%u x i32> <", pair[i / 2],
+                    lanes, v[i], lanes, v[i + 1], 2 * lanes);
         for (unsigned k = 0; k < 2 * lanes; k++)
             dt_str_addf(&e->s, "%si32 %u", k ? ", " : "", k / 2 + (k & 1) * lanes);
         dt_str_add(&e->s, ">\n");
@@ -222,8 +227,8 @@ static val interleave(struct emit *e, const val *v, unsigned n, unsigned lanes)
         return pair[0];
     all = ++e->n;
     if (!e->scan) {
-        dt_str_addf(&e->s, "  %%t%u = shufflevector <%u x i32> %%t%u, <%u x i32> %%t%u, <%u x i32> <", all, 2 * lanes, pair[0],
-                    2 * lanes, pair[1], 4 * lanes);
+        dt_str_addf(&e->s, "  %%t%u = shufflevector <%u x i32> %%t%u, <%u x i32> %%t%u, <%u x i32> <", all, 2 * lanes,
+                    pair[0], 2 * lanes, pair[1], 4 * lanes);
         for (unsigned k = 0; k < 4 * lanes; k++)
             dt_str_addf(&e->s, "%si32 %u", k ? ", " : "", k / 4 * 2 + (k & 1) + (k & 2 ? 2 * lanes : 0));
         dt_str_add(&e->s, ">\n");
@@ -243,7 +248,7 @@ static bool shared_store(struct emit *e, const struct sg_op *op)
     for (unsigned i = 0; i < 2; i++) {
         val v[4];
         for (unsigned k = 0; k < n; k++)
-            v[k] = sg_jit_half(e, "i32", sg_jit_row(e, element(e, op, k, true), I32), i);
+            v[k] = sg_jit_half(e, "i32", sg_jit_row(e, access_element(e, op, k, true), I32), i);
         val all = interleave(e, v, n, 16);
         sg_jit_line(e, "store <%u x i32> %%t%u, ptr %%t%u, align 4", 16 * n, all, shared_pointer(e, h[i].at));
     }
@@ -283,7 +288,8 @@ static struct global global_at(struct emit *e, const struct sg_op *op, unsigned 
     g.range = sg_jit_let(e, "load ptr, ptr %%t%u", site);
     val base = load_field(e, g.range, offsetof(struct sg_range, base), "i64");
     val end = load_field(e, g.range, offsetof(struct sg_range, end), "i64");
-    val off = sg_jit_let(e, "sub i64 %%t%u, %%t%u", g.at, base), bytes = sg_jit_let(e, "sub i64 %%t%u, %%t%u", end, base);
+    val off = sg_jit_let(e, "sub i64 %%t%u, %%t%u", g.at, base),
+        bytes = sg_jit_let(e, "sub i64 %%t%u, %%t%u", end, base);
     val room = sg_jit_let(e, "sub i64 %%t%u, %%t%u", bytes, g.size);
     val large = sg_jit_let(e, "icmp uge i64 %%t%u, %%t%u", bytes, g.size);
     val inside = sg_jit_let(e, "icmp ule i64 %%t%u, %%t%u", off, room);
@@ -301,13 +307,13 @@ static void global_count(struct emit *e, const struct sg_op *op, const struct gl
     unsigned l = e->labels + 1;
     e->labels += 2;
     sg_jit_line(e, "br i1 %%track, label %%l%u, label %%l%u", l, l + 1);
-    label(e, l);
+    access_label(e, l);
     long at = (long)(op - e->code->op) - (long)e->entry;
     val p = sg_jit_let(e, "getelementptr i8, ptr %%op, i64 %ld", at * (long)sizeof *op);
     sg_jit_line(e, "call void inttoptr (i64 %llu to ptr)(ptr %%w, ptr %%t%u, ptr %%t%u, i64 %%t%u, i64 %%t%u, i32 %d)",
                 (unsigned long long)(uintptr_t)sg_track_range, p, g->range, g->at, g->size, store ? SG_WRITE : SG_READ);
     sg_jit_line(e, "br label %%l%u", l + 1);
-    label(e, l + 1);
+    access_label(e, l + 1);
 }
 
 static bool global_load(struct emit *e, const struct sg_op *op, unsigned bytes)
@@ -325,7 +331,7 @@ static bool global_load(struct emit *e, const struct sg_op *op, unsigned bytes)
     unsigned l = e->labels + 1;
     e->labels += 3;
     sg_jit_line(e, "br i1 %%t%u, label %%l%u, label %%l%u", g.same, l, l + 1);
-    label(e, l);
+    access_label(e, l);
     for (unsigned i = 0; i < n; i++) {
         val q = sg_jit_let(e, "getelementptr i8, ptr %%t%u, i64 %u", p, bytes * i);
         val x = sg_jit_let(e, "load %s, ptr %%t%u, align %u", type, q, bytes);
@@ -334,13 +340,13 @@ static bool global_load(struct emit *e, const struct sg_op *op, unsigned bytes)
         same[i] = sg_jit_spread(e, wide ? I64 : I32, x);
     }
     sg_jit_line(e, "br label %%l%u", l + 2);
-    label(e, l + 1);
+    access_label(e, l + 1);
     val all = sg_jit_let(e, "load <%u x %s>, ptr %%t%u, align %u", 32 * n, type, p, bytes);
     for (unsigned i = 0; i < n; i++) {
         line[i] = ++e->n;
         if (!e->scan) {
-            dt_str_addf(&e->s, "  %%t%u = shufflevector <%u x %s> %%t%u, <%u x %s> poison, <32 x i32> <", line[i], 32 * n, type, all,
-                        32 * n, type);
+            dt_str_addf(&e->s, "  %%t%u = shufflevector <%u x %s> %%t%u, <%u x %s> poison, <32 x i32> <", line[i],
+                        32 * n, type, all, 32 * n, type);
             for (unsigned k = 0; k < 32; k++)
                 dt_str_addf(&e->s, "%si32 %u", k ? ", " : "", k * n + i);
             dt_str_add(&e->s, ">\n");
@@ -349,11 +355,12 @@ static bool global_load(struct emit *e, const struct sg_op *op, unsigned bytes)
             line[i] = sg_jit_let(e, "zext <32 x %s> %%t%u to <32 x i32>", type, line[i]);
     }
     sg_jit_line(e, "br label %%l%u", l + 2);
-    label(e, l + 2);
+    access_label(e, l + 2);
     for (unsigned i = 0; i < n; i++)
-        line[i] = sg_jit_let(e, "phi %s [ %%t%u, %%l%u ], [ %%t%u, %%l%u ]", sg_jit_type[wide ? I64 : I32], same[i], l, line[i], l + 1);
+        line[i] = sg_jit_let(e, "phi %s [ %%t%u, %%l%u ], [ %%t%u, %%l%u ]", sg_jit_type[wide ? I64 : I32], same[i], l,
+                             line[i], l + 1);
     for (unsigned i = 0; i < n; i++)
-        sg_jit_put(e, element(e, op, i, false), wide ? I64 : I32, line[i]);
+        sg_jit_put(e, access_element(e, op, i, false), wide ? I64 : I32, line[i]);
     sg_jit_fast_end(e, &f, op);
     return true;
 }
@@ -368,7 +375,7 @@ static bool global_store(struct emit *e, const struct sg_op *op, unsigned bytes)
     global_count(e, op, &g, true);
     val p = sg_jit_let(e, "inttoptr i64 %%t%u to ptr", g.at), v[4];
     for (unsigned i = 0; i < n; i++)
-        v[i] = sg_jit_row(e, element(e, op, i, true), bytes == 8 ? I64 : I32);
+        v[i] = sg_jit_row(e, access_element(e, op, i, true), bytes == 8 ? I64 : I32);
     if (bytes == 8) {
         sg_jit_line(e, "store <32 x i64> %%t%u, ptr %%t%u, align 8", v[0], p);
     } else if (bytes == 4) {

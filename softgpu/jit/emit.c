@@ -1,4 +1,8 @@
-/* Pieces of LLVM's language: one instruction a call, its result's name returned. */
+/* Pieces of LLVM's language: one instruction a call, its result's name returned.
+ *
+ * Names are numbers (jit-priv.h). In the first of the two passes over a region (e->scan) nothing is written, but names
+ * are counted all the same. Constants stand at the function's entry, once each.
+ */
 #include "softgpu/jit/jit-priv.h"
 
 #include "softgpu/exec/bits.h"
@@ -54,7 +58,7 @@ val sg_jit_call1(struct emit *e, const char *f, enum vt t, val a)
     return sg_jit_let(e, "call %s @%s(%s %%t%u)", T(t), f, T(t), a);
 }
 
-static const char *scalar(enum vt t)
+static const char *emit_scalar(enum vt t)
 {
     static const char *const name[] = {"i32", "i64", "float", "double", "i1"};
     return name[t];
@@ -62,7 +66,7 @@ static const char *scalar(enum vt t)
 
 val sg_jit_spread(struct emit *e, enum vt t, val x)
 {
-    val one = sg_jit_let(e, "insertelement %s poison, %s %%t%u, i64 0", T(t), scalar(t), x);
+    val one = sg_jit_let(e, "insertelement %s poison, %s %%t%u, i64 0", T(t), emit_scalar(t), x);
     return sg_jit_let(e, "shufflevector %s %%t%u, %s poison, <32 x i32> zeroinitializer", T(t), one, T(t));
 }
 
@@ -83,7 +87,8 @@ val sg_jit_splat(struct emit *e, enum vt t, uint64_t bits)
     enum vt as = wide ? I64 : I32;
     dt_str_addf(&e->head, "  %%t%u = insertelement %s poison, %s %lld, i64 0\n", one, T(as), wide ? "i64" : "i32",
                 wide ? (long long)bits : (long long)(int)(uint32_t)bits);
-    dt_str_addf(&e->head, "  %%t%u = shufflevector %s %%t%u, %s poison, <32 x i32> zeroinitializer\n", all, T(as), one, T(as));
+    dt_str_addf(&e->head, "  %%t%u = shufflevector %s %%t%u, %s poison, <32 x i32> zeroinitializer\n", all, T(as), one,
+                T(as));
     if (v != all)
         dt_str_addf(&e->head, "  %%t%u = bitcast %s %%t%u to %s\n", v, T(as), all, T(t));
     return v;

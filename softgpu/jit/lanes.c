@@ -1,138 +1,11 @@
 /* Lane loops (exec/lanes.def) in LLVM's language: the same results, bit for bit, as the C expressions there. Rows that
  * are not here are done by their handlers.
  *
- * 8- and 16-bit values are kept zero-extended in 32 bits, as in the interpreter. `z32` is f32 with subnormals flushed, in
- * and out. NaNs: rows.c.
+ * 8- and 16-bit values are kept zero-extended in 32 bits, as in the interpreter. `z32` is f32 with subnormals flushed,
+ * in and out. NaNs: rows.c.
  */
 #include "softgpu/exec/bits.h"
 #include "softgpu/jit/jit-priv.h"
-
-/* ---- what each row of lanes.def reads and writes ----------------------------------------------------------------- */
-enum lane_type { L_none, L_u16, L_s16, L_u32, L_s32, L_u64, L_s64, L_f32, L_z32, L_f64 };
-struct lane_row {
-    uint8_t sources, d, a, b, c; /* sources: 0: written out in lanes.inc; 4: a comparison */
-};
-static const struct lane_row lane_rows[SG_H_COUNT] = {
-#define A1(N, D, A, ...) [SG_H_##N] = {1, L_##D, L_##A, 0, 0},
-#define A2(N, D, A, B, ...) [SG_H_##N] = {2, L_##D, L_##A, L_##B, 0},
-#define A3(N, D, A, B, C, ...) [SG_H_##N] = {3, L_##D, L_##A, L_##B, L_##C},
-#define C2(N, T, ...) [SG_H_##N] = {4, 0, L_##T, L_##T, 0},
-#define M(N, ...)
-#include "softgpu/exec/lanes.def"
-#undef A1
-#undef A2
-#undef A3
-#undef C2
-#undef M
-};
-
-static enum var_kind kind_of(enum lane_type t) { return t == L_u64 || t == L_s64 || t == L_f64 ? ROW64 : ROW32; }
-
-int sg_jit_lane_number(sg_fn fn)
-{
-    const sg_fn *t = sg_isa();
-    for (int h = 0; h < SG_H_COUNT; h++)
-        if (t[h] == fn)
-            return h;
-    return -1;
-}
-
-static void reads(struct rows *r, uint32_t ref, enum var_kind k)
-{
-    r->read[r->reads] = ref;
-    r->read_kind[r->reads++] = (uint8_t)k;
-}
-static void writes(struct rows *r, uint32_t ref, enum var_kind k)
-{
-    r->write[r->writes] = ref;
-    r->write_kind[r->writes++] = (uint8_t)k;
-}
-
-/* Loads, stores and reductions: 8 16 32 64 bits, of global and shared memory. */
-static bool memory_rows(int h, const struct sg_op *op, const struct sg_code *c, struct rows *r)
-{
-    bool load = h >= SG_H_LD_GLOBAL_8 && h <= SG_H_LD_SHARED_64, store = h >= SG_H_ST_GLOBAL_8 && h <= SG_H_ST_SHARED_64;
-    if (!load && !store && h < SG_H_RED_GLOBAL_32)
-        return false;
-    unsigned bytes = load    ? 1u << (h - SG_H_LD_GLOBAL_8) % 4
-                     : store ? 1u << (h - SG_H_ST_GLOBAL_8) % 4
-                             : 4u << (h - SG_H_RED_GLOBAL_32) % 2;
-    enum var_kind k = bytes == 8 || (load && op->flags & SG_D64) ? ROW64 : ROW32;
-    reads(r, op->a, op->flags & SG_A64 ? ROW64 : ROW32);
-    if (!load && !store) {
-        reads(r, op->b, k);
-        return true;
-    }
-    for (unsigned e = 0; e < op->n && e < 8; e++) {
-        uint32_t ref = op->n == 1 ? load ? op->d : op->b : c->ext[op->x + e];
-        if (load)
-            writes(r, ref, k);
-        else
-            reads(r, ref, k);
-    }
-    return true;
-}
-
-void sg_jit_lane_rows(int h, const struct sg_op *op, const struct sg_code *c, struct rows *r)
-{
-    const struct lane_row *l = &lane_rows[h];
-    if (memory_rows(h, op, c, r))
-        return;
-    switch (h) {
-    case SG_H_BFI_u32:
-    case SG_H_BFI_u64: {
-        enum var_kind k = h == SG_H_BFI_u32 ? ROW32 : ROW64;
-        reads(r, op->a, k), reads(r, op->b, k), reads(r, op->c, ROW32), reads(r, op->x, ROW32), writes(r, op->d, k);
-        return;
-    }
-    case SG_H_SELP_u32:
-    case SG_H_SELP_u64: {
-        enum var_kind k = h == SG_H_SELP_u32 ? ROW32 : ROW64;
-        reads(r, op->a, k), reads(r, op->b, k), reads(r, op->c, PRED), writes(r, op->d, k);
-        return;
-    }
-    case SG_H_SHFL:
-        reads(r, op->a, ROW32), reads(r, op->b, ROW32), reads(r, op->c, ROW32), writes(r, op->d, ROW32);
-        reads(r, c->ext[op->x], ROW32); /* the mask */
-        if (c->ext[op->x + 1] != SG_NONE)
-            writes(r, c->ext[op->x + 1], PRED);
-        return;
-    case SG_H_PMOV:
-    case SG_H_PNOT: reads(r, op->a, PRED), writes(r, op->d, PRED); return;
-    case SG_H_PAND:
-    case SG_H_POR:
-    case SG_H_PXOR: reads(r, op->a, PRED), reads(r, op->b, PRED), writes(r, op->d, PRED); return;
-    case SG_H_FMA_RZ_f32:
-    case SG_H_FMA_RM_f32:
-    case SG_H_FMA_RP_f32: reads(r, op->c, ROW32); /* fall through */
-    case SG_H_FADD_RZ_f32:
-    case SG_H_FADD_RM_f32:
-    case SG_H_FADD_RP_f32:
-    case SG_H_FMUL_RZ_f32:
-    case SG_H_FMUL_RM_f32:
-    case SG_H_FMUL_RP_f32: reads(r, op->a, ROW32), reads(r, op->b, ROW32), writes(r, op->d, ROW32); return;
-    default: break;
-    }
-    if (!l->sources) {
-        r->all = true;
-        return;
-    }
-    if (l->sources == 4) {
-        reads(r, op->a, kind_of(l->a)), reads(r, op->b, kind_of(l->b));
-        if (op->sub)
-            reads(r, op->c, PRED);
-        writes(r, op->d, PRED);
-        if (op->flags & SG_HAS_Q)
-            writes(r, op->x, PRED);
-        return;
-    }
-    reads(r, op->a, kind_of(l->a));
-    if (l->sources > 1)
-        reads(r, op->b, kind_of(l->b));
-    if (l->sources > 2)
-        reads(r, op->c, kind_of(l->c));
-    writes(r, op->d, kind_of(l->d));
-}
 
 /* ---- expressions ------------------------------------------------------------------------------------------------- */
 static val k32(struct emit *e, uint32_t x) { return sg_jit_splat(e, I32, x); }
@@ -162,7 +35,7 @@ static val source(struct emit *e, uint32_t ref, enum lane_type t)
     return t == L_u16 ? low16(e, v) : t == L_s16 ? sext16(e, v) : t == L_z32 ? flush(e, v) : v;
 }
 
-static void result(struct emit *e, uint32_t ref, enum lane_type t, val v)
+static void lanes_result(struct emit *e, uint32_t ref, enum lane_type t, val v)
 {
     if (t == L_u16 || t == L_s16)
         v = low16(e, v);
@@ -179,7 +52,7 @@ static val pick(struct emit *e, const char *cmp, enum vt t, val a, val b, enum v
 }
 
 /* a shifted by b, or `over` where b is more than `last` */
-static val shift(struct emit *e, const char *what, enum vt t, val a, val b, unsigned last, val over)
+static val lanes_shift(struct emit *e, const char *what, enum vt t, val a, val b, unsigned last, val over)
 {
     val far = sg_jit_cmp(e, "icmp ugt", I32, b, k32(e, last)), by = bin(e, "and", I32, b, k32(e, last));
     if (t == I64)
@@ -196,10 +69,11 @@ static val shift_signed(struct emit *e, enum vt t, val a, val b, unsigned last)
 
 static val funnel(struct emit *e, const char *f, val a, val b, val c)
 {
-    return sg_jit_let(e, "call <32 x i32> @llvm.%s.v32i32(<32 x i32> %%t%u, <32 x i32> %%t%u, <32 x i32> %%t%u)", f, b, a, c);
+    return sg_jit_let(e, "call <32 x i32> @llvm.%s.v32i32(<32 x i32> %%t%u, <32 x i32> %%t%u, <32 x i32> %%t%u)", f, b,
+                      a, c);
 }
 
-static val lop3(struct emit *e, val a, val b, val c, unsigned lut)
+static val lanes_lop3(struct emit *e, val a, val b, val c, unsigned lut)
 {
     val r = k32(e, 0), ones = k32(e, SG_ALL);
     val n[3] = {bin(e, "xor", I32, a, ones), bin(e, "xor", I32, b, ones), bin(e, "xor", I32, c, ones)};
@@ -218,7 +92,8 @@ static val prmt(struct emit *e, val a, val b, uint32_t sel)
         uint32_t s = sel >> 4 * i;
         val from = (s & 7) < 4 ? a : b, x;
         if (s & 8)
-            x = bin(e, "and", I32, bin(e, "ashr", I32, bin(e, "shl", I32, from, k32(e, 24 - (s & 3) * 8)), k32(e, 31)), k32(e, 0xFF));
+            x = bin(e, "and", I32, bin(e, "ashr", I32, bin(e, "shl", I32, from, k32(e, 24 - (s & 3) * 8)), k32(e, 31)),
+                    k32(e, 0xFF));
         else
             x = bin(e, "and", I32, bin(e, "lshr", I32, from, k32(e, (s & 3) * 8)), k32(e, 0xFF));
         x = bin(e, "shl", I32, x, k32(e, 8 * i));
@@ -233,7 +108,7 @@ static val nan_of(struct emit *e, val u) /* I32 bits of f32: B1 */
 }
 
 /* sg_fmin, sg_fmax: on bits whose NaNs may be any */
-static val minmax(struct emit *e, val a, val b, bool max)
+static val lanes_minmax(struct emit *e, val a, val b, bool max)
 {
     val key[2], in[2] = {a, b};
     for (int i = 0; i < 2; i++) {
@@ -274,8 +149,8 @@ static val saturate(struct emit *e, val x) /* sg_sat, F32 */
 
 static val fused(struct emit *e, enum vt t, val a, val b, val c)
 {
-    return sg_jit_let(e, "call %s @llvm.fma.%s(%s %%t%u, %s %%t%u, %s %%t%u)", sg_jit_type[t], t == F32 ? "v32f32" : "v32f64",
-                      sg_jit_type[t], a, sg_jit_type[t], b, sg_jit_type[t], c);
+    return sg_jit_let(e, "call %s @llvm.fma.%s(%s %%t%u, %s %%t%u, %s %%t%u)", sg_jit_type[t],
+                      t == F32 ? "v32f32" : "v32f64", sg_jit_type[t], a, sg_jit_type[t], b, sg_jit_type[t], c);
 }
 
 val sg_jit_half(struct emit *e, const char *element, val v, unsigned h) /* 16 lanes of 32 */
@@ -283,7 +158,8 @@ val sg_jit_half(struct emit *e, const char *element, val v, unsigned h) /* 16 la
     if (e->scan)
         return ++e->n;
     val r = ++e->n;
-    dt_str_addf(&e->s, "  %%t%u = shufflevector <32 x %s> %%t%u, <32 x %s> poison, <16 x i32> <", r, element, v, element);
+    dt_str_addf(&e->s, "  %%t%u = shufflevector <32 x %s> %%t%u, <32 x %s> poison, <16 x i32> <", r, element, v,
+                element);
     for (unsigned i = 0; i < 16; i++)
         dt_str_addf(&e->s, "%si32 %u", i ? ", " : "", 16 * h + i);
     dt_str_add(&e->s, ">\n");
@@ -295,7 +171,8 @@ val sg_jit_whole(struct emit *e, const char *element, val a, val b) /* of two ha
     if (e->scan)
         return ++e->n;
     val r = ++e->n;
-    dt_str_addf(&e->s, "  %%t%u = shufflevector <16 x %s> %%t%u, <16 x %s> %%t%u, <32 x i32> <", r, element, a, element, b);
+    dt_str_addf(&e->s, "  %%t%u = shufflevector <16 x %s> %%t%u, <16 x %s> %%t%u, <32 x i32> <", r, element, a, element,
+                b);
     for (unsigned i = 0; i < 32; i++)
         dt_str_addf(&e->s, "%si32 %u", i ? ", " : "", i);
     dt_str_add(&e->s, ">\n");
@@ -322,10 +199,14 @@ static bool directed(struct emit *e, const struct sg_op *op, int h)
             unsigned mode = 8u | (unsigned)all[i].mode;
             if (all[i].what == 'f') {
                 val c = sg_jit_half(e, "float", x[2], p);
-                half[p] = sg_jit_let(e, "call <16 x float> @llvm.x86.avx512.vfmadd.ps.512(<16 x float> %%t%u, <16 x float> %%t%u, <16 x float> %%t%u, i32 %u)", a, b, c, mode);
+                half[p] = sg_jit_let(e,
+                                     "call <16 x float> @llvm.x86.avx512.vfmadd.ps.512(<16 x float> %%t%u, <16 x "
+                                     "float> %%t%u, <16 x float> %%t%u, i32 %u)",
+                                     a, b, c, mode);
             } else {
-                half[p] = sg_jit_let(e, "call <16 x float> @llvm.x86.avx512.%s.ps.512(<16 x float> %%t%u, <16 x float> %%t%u, i32 %u)",
-                                     all[i].what == 'a' ? "add" : "mul", a, b, mode);
+                half[p] = sg_jit_let(
+                    e, "call <16 x float> @llvm.x86.avx512.%s.ps.512(<16 x float> %%t%u, <16 x float> %%t%u, i32 %u)",
+                    all[i].what == 'a' ? "add" : "mul", a, b, mode);
             }
         }
         sg_jit_put(e, op->d, F32, sg_jit_whole(e, "float", half[0], half[1]));
@@ -335,37 +216,46 @@ static bool directed(struct emit *e, const struct sg_op *op, int h)
 }
 
 /* ---- comparisons, predicates, selections ------------------------------------------------------------------------- */
-static const char *comparison(int h)
+static const char *lanes_comparison(int h)
 {
     switch (h) {
-#define CASE(N, T, what) case SG_H_##N##_##T: return what;
-#define INTS(T, S) CASE(LT, T, "icmp " S "lt") CASE(LE, T, "icmp " S "le") CASE(GT, T, "icmp " S "gt") CASE(GE, T, "icmp " S "ge")
+#define CASE(N, T, what)                                                                                               \
+    case SG_H_##N##_##T:                                                                                               \
+        return what;
+#define INTS(T, S)                                                                                                     \
+    CASE(LT, T, "icmp " S "lt") CASE(LE, T, "icmp " S "le") CASE(GT, T, "icmp " S "gt") CASE(GE, T, "icmp " S "ge")
 #define EQS(T) CASE(EQ, T, "icmp eq") CASE(NE, T, "icmp ne")
-        EQS(u16) EQS(u32) EQS(u64)
+        EQS(u16)
+        EQS(u32)
+        EQS(u64)
         INTS(u16, "u") INTS(u32, "u") INTS(u64, "u") INTS(s16, "s") INTS(s32, "s") INTS(s64, "s")
 #define FLOATS(T)                                                                                                      \
-    CASE(EQ, T, "fcmp oeq") CASE(NE, T, "fcmp one") CASE(LT, T, "fcmp olt") CASE(LE, T, "fcmp ole")                    \
-    CASE(GT, T, "fcmp ogt") CASE(GE, T, "fcmp oge") CASE(EQU, T, "fcmp ueq") CASE(NEU, T, "fcmp une")                  \
-    CASE(LTU, T, "fcmp ult") CASE(LEU, T, "fcmp ule") CASE(GTU, T, "fcmp ugt") CASE(GEU, T, "fcmp uge")                \
-    CASE(NUM, T, "fcmp ord") CASE(NAN, T, "fcmp uno")
-        FLOATS(f32) FLOATS(z32) FLOATS(f64)
-    default: return NULL;
+    CASE(EQ, T, "fcmp oeq")                                                                                            \
+    CASE(NE, T, "fcmp one")                                                                                            \
+    CASE(LT, T, "fcmp olt")                                                                                            \
+    CASE(LE, T, "fcmp ole") CASE(GT, T, "fcmp ogt") CASE(GE, T, "fcmp oge") CASE(EQU, T, "fcmp ueq")                   \
+        CASE(NEU, T, "fcmp une") CASE(LTU, T, "fcmp ult") CASE(LEU, T, "fcmp ule") CASE(GTU, T, "fcmp ugt")            \
+            CASE(GEU, T, "fcmp uge") CASE(NUM, T, "fcmp ord") CASE(NAN, T, "fcmp uno")
+            FLOATS(f32) FLOATS(z32) FLOATS(f64) default : return NULL;
     }
 }
 
-static val scalar(struct emit *e, const char *what, val a, val b) { return sg_jit_let(e, "%s i32 %%t%u, %%t%u", what, a, b); }
+static val lanes_scalar(struct emit *e, const char *what, val a, val b)
+{
+    return sg_jit_let(e, "%s i32 %%t%u, %%t%u", what, a, b);
+}
 static val flip(struct emit *e, val a, bool yes) { return yes ? sg_jit_let(e, "xor i32 %%t%u, -1", a) : a; }
 
 static void compare(struct emit *e, const struct sg_op *op, int h)
 {
-    const struct lane_row *l = &lane_rows[h];
-    val c = sg_jit_cmp(e, comparison(h), vt_of(l->a), source(e, op->a, l->a), source(e, op->b, l->a));
+    const struct lane_row *l = &sg_jit_lane_rows_of[h];
+    val c = sg_jit_cmp(e, lanes_comparison(h), vt_of(l->a), source(e, op->a, l->a), source(e, op->b, l->a));
     val r = sg_jit_let(e, "bitcast <32 x i1> %%t%u to i32", c), q = flip(e, r, true);
     if (op->sub) {
         val p = flip(e, sg_jit_pred(e, op->c), op->flags & SG_C_NOT);
         const char *how = op->sub == 1 ? "and" : op->sub == 2 ? "or" : "xor";
-        r = scalar(e, how, r, p);
-        q = scalar(e, how, q, p);
+        r = lanes_scalar(e, how, r, p);
+        q = lanes_scalar(e, how, q, p);
     }
     sg_jit_put_pred(e, op->d, r);
     if (op->flags & SG_HAS_Q)
@@ -382,7 +272,7 @@ static bool predicates(struct emit *e, const struct sg_op *op, int h)
         return true;
     }
     val b = flip(e, sg_jit_pred(e, op->b), op->flags & SG_C_NOT);
-    sg_jit_put_pred(e, op->d, scalar(e, h == SG_H_PAND ? "and" : h == SG_H_POR ? "or" : "xor", a, b));
+    sg_jit_put_pred(e, op->d, lanes_scalar(e, h == SG_H_PAND ? "and" : h == SG_H_POR ? "or" : "xor", a, b));
     return true;
 }
 
@@ -403,9 +293,10 @@ static bool shuffle(struct emit *e, const struct sg_op *op)
     uint32_t q = 0, from[SG_LANES];
     for (unsigned l = 0; l < SG_LANES; l++) {
         uint32_t seg = (uint32_t)c >> 8 & 31, max = (l & seg) | ((uint32_t)c & ~seg & 31), n = (uint32_t)b & 31;
-        int j = op->sub == SG_SHFL_UP ? (int)l - (int)n
+        int j = op->sub == SG_SHFL_UP     ? (int)l - (int)n
                 : op->sub == SG_SHFL_DOWN ? (int)(l + n)
-                : op->sub == SG_SHFL_BFLY ? (int)(l ^ n) : (int)((l & seg) | (n & ~seg));
+                : op->sub == SG_SHFL_BFLY ? (int)(l ^ n)
+                                          : (int)((l & seg) | (n & ~seg));
         bool ok = op->sub == SG_SHFL_UP ? j >= (int)max : j <= (int)max;
         from[l] = ok ? (uint32_t)j & 31 : l;
         q |= (uint32_t)ok << l;
@@ -430,12 +321,17 @@ static val value(struct emit *e, const struct sg_op *op, int h, val a, val b, va
 {
     uint64_t k;
     switch (h) {
-#define SIMPLE(N, T, what, V) case SG_H_##N##_##T: return bin(e, what, V, a, b);
+#define SIMPLE(N, T, what, V)                                                                                          \
+    case SG_H_##N##_##T:                                                                                               \
+        return bin(e, what, V, a, b);
 #define UINTS(N, what) SIMPLE(N, u16, what, I32) SIMPLE(N, u32, what, I32) SIMPLE(N, u64, what, I64)
-        UINTS(ADD, "add") UINTS(SUB, "sub") UINTS(MUL, "mul") UINTS(AND, "and") UINTS(OR, "or") UINTS(XOR, "xor")
+        UINTS(ADD, "add")
+        UINTS(SUB, "sub")
+        UINTS(MUL, "mul")
+        UINTS(AND, "and") UINTS(OR, "or") UINTS(XOR, "xor")
 #define FLTS(N, what) SIMPLE(N, f32, what, F32) SIMPLE(N, z32, what, F32) SIMPLE(N, f64, what, F64)
-        FLTS(FADD, "fadd") FLTS(FSUB, "fsub") FLTS(FMUL, "fmul") FLTS(FDIV, "fdiv")
-    case SG_H_MULHI_u16: return bin(e, "lshr", I32, bin(e, "mul", I32, a, b), k32(e, 16));
+            FLTS(FADD, "fadd") FLTS(FSUB, "fsub") FLTS(FMUL, "fmul") FLTS(FDIV, "fdiv") case SG_H_MULHI_u16
+            : return bin(e, "lshr", I32, bin(e, "mul", I32, a, b), k32(e, 16));
     case SG_H_MULHI_s16: return bin(e, "ashr", I32, bin(e, "mul", I32, a, b), k32(e, 16));
     case SG_H_MULHI_u32:
     case SG_H_MULHI_s32:
@@ -457,13 +353,16 @@ static val value(struct emit *e, const struct sg_op *op, int h, val a, val b, va
     case SG_H_MADW_u16:
     case SG_H_MADW_s16: return bin(e, "add", I32, bin(e, "mul", I32, a, b), c);
     case SG_H_MAD_u64: return bin(e, "add", I64, bin(e, "mul", I64, a, b), c);
-#define MM(N, T, cmp, V) case SG_H_##N##_##T: return pick(e, cmp, V, a, b, V, a, b);
-        MM(MIN, u16, "icmp ult", I32) MM(MIN, u32, "icmp ult", I32) MM(MIN, u64, "icmp ult", I64)
+#define MM(N, T, cmp, V)                                                                                               \
+    case SG_H_##N##_##T: return pick(e, cmp, V, a, b, V, a, b);
+        MM(MIN, u16, "icmp ult", I32)
+        MM(MIN, u32, "icmp ult", I32)
+        MM(MIN, u64, "icmp ult", I64)
         MM(MIN, s16, "icmp slt", I32) MM(MIN, s32, "icmp slt", I32) MM(MIN, s64, "icmp slt", I64)
-        MM(MAX, u16, "icmp ugt", I32) MM(MAX, u32, "icmp ugt", I32) MM(MAX, u64, "icmp ugt", I64)
-        MM(MAX, s16, "icmp sgt", I32) MM(MAX, s32, "icmp sgt", I32) MM(MAX, s64, "icmp sgt", I64)
-    case SG_H_ABS_s16:
-    case SG_H_ABS_s32: return pick(e, "icmp slt", I32, a, k32(e, 0), I32, bin(e, "sub", I32, k32(e, 0), a), a);
+            MM(MAX, u16, "icmp ugt", I32) MM(MAX, u32, "icmp ugt", I32) MM(MAX, u64, "icmp ugt", I64)
+                MM(MAX, s16, "icmp sgt", I32) MM(MAX, s32, "icmp sgt", I32)
+                    MM(MAX, s64, "icmp sgt", I64) case SG_H_ABS_s16 : case SG_H_ABS_s32
+            : return pick(e, "icmp slt", I32, a, k32(e, 0), I32, bin(e, "sub", I32, k32(e, 0), a), a);
     case SG_H_ABS_s64: return pick(e, "icmp slt", I64, a, k64(e, 0), I64, bin(e, "sub", I64, k64(e, 0), a), a);
     case SG_H_NEG_s16:
     case SG_H_NEG_s32: return bin(e, "sub", I32, k32(e, 0), a);
@@ -473,12 +372,12 @@ static val value(struct emit *e, const struct sg_op *op, int h, val a, val b, va
     case SG_H_NOT_u16:
     case SG_H_NOT_u32: return bin(e, "xor", I32, a, k32(e, SG_ALL));
     case SG_H_NOT_u64: return bin(e, "xor", I64, a, k64(e, ~0ull));
-    case SG_H_SHL_u16: return shift(e, "shl", I32, a, b, 15, k32(e, 0));
-    case SG_H_SHL_u32: return shift(e, "shl", I32, a, b, 31, k32(e, 0));
-    case SG_H_SHL_u64: return shift(e, "shl", I64, a, b, 63, k64(e, 0));
-    case SG_H_SHR_u16: return shift(e, "lshr", I32, a, b, 15, k32(e, 0));
-    case SG_H_SHR_u32: return shift(e, "lshr", I32, a, b, 31, k32(e, 0));
-    case SG_H_SHR_u64: return shift(e, "lshr", I64, a, b, 63, k64(e, 0));
+    case SG_H_SHL_u16: return lanes_shift(e, "shl", I32, a, b, 15, k32(e, 0));
+    case SG_H_SHL_u32: return lanes_shift(e, "shl", I32, a, b, 31, k32(e, 0));
+    case SG_H_SHL_u64: return lanes_shift(e, "shl", I64, a, b, 63, k64(e, 0));
+    case SG_H_SHR_u16: return lanes_shift(e, "lshr", I32, a, b, 15, k32(e, 0));
+    case SG_H_SHR_u32: return lanes_shift(e, "lshr", I32, a, b, 31, k32(e, 0));
+    case SG_H_SHR_u64: return lanes_shift(e, "lshr", I64, a, b, 63, k64(e, 0));
     case SG_H_SHR_s16: return shift_signed(e, I32, a, b, 15);
     case SG_H_SHR_s32: return shift_signed(e, I32, a, b, 31);
     case SG_H_SHR_s64: return shift_signed(e, I64, a, b, 63);
@@ -486,7 +385,7 @@ static val value(struct emit *e, const struct sg_op *op, int h, val a, val b, va
     case SG_H_SHF_R_WRAP: return funnel(e, "fshr", a, b, c);
     case SG_H_SHF_L_CLAMP: return pick(e, "icmp ugt", I32, c, k32(e, 31), I32, a, funnel(e, "fshl", a, b, c));
     case SG_H_SHF_R_CLAMP: return pick(e, "icmp ugt", I32, c, k32(e, 31), I32, b, funnel(e, "fshr", a, b, c));
-    case SG_H_LOP3: return lop3(e, a, b, c, (unsigned)op->imm);
+    case SG_H_LOP3: return lanes_lop3(e, a, b, c, (unsigned)op->imm);
     case SG_H_PRMT: return sg_jit_known(e, op->c, false, &k) ? prmt(e, a, b, (uint32_t)k) : 0;
     case SG_H_PACK_u64: {
         val hi = bin(e, "shl", I64, sg_jit_cast(e, "zext", I32, b, I64), k64(e, 32));
@@ -527,7 +426,8 @@ static val value(struct emit *e, const struct sg_op *op, int h, val a, val b, va
     case SG_H_CVT_f64_f32: return sg_jit_cast(e, "fpext", F32, a, F64);
     case SG_H_CVT_f32_f64: return sg_jit_cast(e, "fptrunc", F64, a, F32);
     case SG_H_CVT_s32_f32_rz: {
-        val d = sg_jit_select(e, sg_jit_cmp(e, "fcmp oeq", F32, a, a), F64, sg_jit_cast(e, "fpext", F32, a, F64), kf64(e, 0));
+        val d = sg_jit_select(e, sg_jit_cmp(e, "fcmp oeq", F32, a, a), F64, sg_jit_cast(e, "fpext", F32, a, F64),
+                              kf64(e, 0));
         d = pick(e, "fcmp olt", F64, d, kf64(e, -2147483648.0), F64, kf64(e, -2147483648.0), d);
         d = pick(e, "fcmp ogt", F64, d, kf64(e, 2147483647.0), F64, kf64(e, 2147483647.0), d);
         return sg_jit_cast(e, "fptosi", F64, d, I32);
@@ -551,7 +451,7 @@ static bool as_bits(struct emit *e, const struct sg_op *op, int h)
             a = sg_jit_cast(e, "bitcast", F32, flush(e, sg_jit_cast(e, "bitcast", I32, a, F32)), I32);
             b = sg_jit_cast(e, "bitcast", F32, flush(e, sg_jit_cast(e, "bitcast", I32, b, F32)), I32);
         }
-        r = minmax(e, a, b, h == SG_H_FMAX_f32 || h == SG_H_FMAX_z32);
+        r = lanes_minmax(e, a, b, h == SG_H_FMAX_f32 || h == SG_H_FMAX_z32);
         break;
     }
     case SG_H_FNEG_f32:
@@ -578,7 +478,10 @@ static bool as_bits(struct emit *e, const struct sg_op *op, int h)
         val a = sg_jit_row(e, op->a, I32), half[2];
         for (unsigned p = 0; p < 2; p++) {
             half[p] = sg_jit_let(e, "trunc <16 x i32> %%t%u to <16 x i16>", sg_jit_half(e, "i32", a, p));
-            half[p] = sg_jit_let(e, "call <16 x float> @llvm.x86.avx512.mask.vcvtph2ps.512(<16 x i16> %%t%u, <16 x float> zeroinitializer, i16 -1, i32 4)", half[p]);
+            half[p] = sg_jit_let(e,
+                                 "call <16 x float> @llvm.x86.avx512.mask.vcvtph2ps.512(<16 x i16> %%t%u, <16 x float> "
+                                 "zeroinitializer, i16 -1, i32 4)",
+                                 half[p]);
         }
         r = sg_jit_whole(e, "float", half[0], half[1]);
         break;
@@ -597,7 +500,9 @@ static bool to_half(struct emit *e, const struct sg_op *op, int h)
     if (h == SG_H_CVT_f16_f32) {
         val half[2]; /* by the CPU's own instruction: LLVM 19 goes round in circles over vectors of half */
         for (unsigned p = 0; p < 2; p++) {
-            half[p] = sg_jit_let(e, "call <16 x i16> @llvm.x86.avx512.mask.vcvtps2ph.512(<16 x float> %%t%u, i32 0, <16 x i16> zeroinitializer, i16 -1)",
+            half[p] = sg_jit_let(e,
+                                 "call <16 x i16> @llvm.x86.avx512.mask.vcvtps2ph.512(<16 x float> %%t%u, i32 0, <16 x "
+                                 "i16> zeroinitializer, i16 -1)",
                                  sg_jit_half(e, "float", a, p));
             half[p] = sg_jit_let(e, "zext <16 x i16> %%t%u to <16 x i32>", half[p]);
         }
@@ -614,7 +519,7 @@ static bool to_half(struct emit *e, const struct sg_op *op, int h)
 
 bool sg_jit_lane(struct emit *e, const struct sg_op *op, int h)
 {
-    const struct lane_row *l = &lane_rows[h];
+    const struct lane_row *l = &sg_jit_lane_rows_of[h];
     if (l->sources == 4) {
         compare(e, op, h);
         return true;
@@ -635,6 +540,6 @@ bool sg_jit_lane(struct emit *e, const struct sg_op *op, int h)
         c = l->sources > 2 ? source(e, op->c, l->c) : 0, r = value(e, op, h, a, b, c);
     if (!r)
         return false;
-    result(e, op->d, l->d, r);
+    lanes_result(e, op->d, l->d, r);
     return true;
 }

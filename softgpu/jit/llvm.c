@@ -1,7 +1,7 @@
 /* LLVM by dlopen: the functions of its C API that compile a module, and their use in a child process. See llvm.h.
  *
  * Types of the C API are pointers to what only LLVM knows, so they are void * here; signatures are those of llvm-c of
- * LLVM 15 to 20 (Core.h, IRReader.h, TargetMachine.h, Transforms/PassBuilder.h).
+ * LLVM 15 to 20 (Core, IRReader, TargetMachine, PassBuilder).
  */
 #include "softgpu/jit/llvm.h"
 
@@ -85,7 +85,8 @@ static void start(void)
     /* Or it moves what one later basic block uses into that one: all of an unrolled loop's arithmetic behind all of its
      * loads. Scheduling of machine instructions takes time that grows with the square of a basic block, and who made the
      * PTX has ordered it. */
-    static const char *const options[] = {"dovetail", "-instcombine-code-sinking=0", "-disable-post-ra", "-enable-misched=0"};
+    static const char *const options[] = {"dovetail", "-instcombine-code-sinking=0", "-disable-post-ra",
+                                          "-enable-misched=0"};
     ParseCommandLineOptions(4, options, NULL);
     InitializeX86TargetInfo();
     InitializeX86Target();
@@ -140,7 +141,8 @@ static void child(const char *text, size_t bytes, int fd)
     char *message = NULL;
     void *module = NULL, *error = NULL, *object = NULL;
     /* parsing takes the buffer */
-    if (ParseIRInContext(ContextCreate(), CreateMemoryBufferWithMemoryRangeCopy(text, bytes, "region"), &module, &message))
+    if (ParseIRInContext(ContextCreate(), CreateMemoryBufferWithMemoryRangeCopy(text, bytes, "region"), &module,
+                         &message))
         goto out;
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)
         if (!(error = RunPasses(module, passes[i], machine, CreatePassBuilderOptions())))
@@ -218,7 +220,10 @@ bool sg_llvm_compile(const char *text, size_t bytes, struct dt_str *ret, char *w
             ;
     }
     pthread_mutex_unlock(&lock);
-    snprintf(why, why_bytes, "%s", pid < 0 ? "no child process" : ok ? "LLVM ended early" : "LLVM took too long, or too much");
+    snprintf(why, why_bytes, "%s",
+             pid < 0 ? "no child process"
+             : ok    ? "LLVM ended early"
+                     : "LLVM took too long, or too much");
     if (ok && (!ret->len || *ret->s == 'E')) {
         if (ret->len)
             snprintf(why, why_bytes, "%s", ret->s + 1);

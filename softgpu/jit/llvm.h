@@ -4,8 +4,8 @@
  * functions of their C API that are used here are found by name. Where none is there, or it lacks one of them, there is
  * no compiled code, and sg_llvm_why() says why.
  *
- * Each text is compiled in a child of this process, with a deadline and limits of memory and time: what makes LLVM loop,
- * crash or eat memory costs that child. The child sends an object file back (object.h).
+ * Each text is compiled in a child of this process, with a deadline and limits of memory and time: what makes LLVM
+ * loop, crash or eat memory costs that child. The child sends an object file back (object.h).
  */
 #ifndef DT_SOFTGPU_LLVM_H
 #define DT_SOFTGPU_LLVM_H
@@ -19,8 +19,8 @@
 bool sg_llvm_ready(void);
 const char *sg_llvm_why(void); /* what is missing; NULL: nothing */
 
-/* Compile `text`, a module, to an object file in *ret. False: it does not compile, and `why` has LLVM's words, or that it
- * took too long. One at a time: other callers wait. */
+/* Compile `text`, a module, to an object file in *ret. False: it does not compile, and `why` has LLVM's words, or
+ * that it took too long. One at a time: other callers wait. */
 bool sg_llvm_compile(const char *text, size_t bytes, struct dt_str *ret, char *why, size_t why_bytes);
 
 #endif

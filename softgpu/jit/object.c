@@ -27,15 +27,19 @@ struct file {
     uint64_t *at; /* by section: offset in memory; UINT64_MAX: it is not there */
 };
 
-static bool inside(const struct file *f, uint64_t at, uint64_t n) { return at <= f->n && n <= f->n - at; }
+static bool object_inside(const struct file *f, uint64_t at, uint64_t n) { return at <= f->n && n <= f->n - at; }
 
-static bool is_loaded(const Elf64_Shdr *s) { return s->sh_flags & SHF_ALLOC && s->sh_type != SHT_X86_64_UNWIND && s->sh_size; }
+static bool is_loaded(const Elf64_Shdr *s)
+{
+    return s->sh_flags & SHF_ALLOC && s->sh_type != SHT_X86_64_UNWIND && s->sh_size;
+}
 
 static const char *sections(struct file *f, size_t *ret_bytes)
 {
     const Elf64_Ehdr *h = (const Elf64_Ehdr *)(const void *)f->p;
     if (f->n < sizeof *h || memcmp(h->e_ident, ELFMAG, SELFMAG) || h->e_machine != EM_X86_64 || h->e_type != ET_REL ||
-        h->e_shentsize != sizeof(Elf64_Shdr) || h->e_shoff % 8 || !inside(f, h->e_shoff, (uint64_t)h->e_shnum * sizeof(Elf64_Shdr)))
+        h->e_shentsize != sizeof(Elf64_Shdr) || h->e_shoff % 8 ||
+        !object_inside(f, h->e_shoff, (uint64_t)h->e_shnum * sizeof(Elf64_Shdr)))
         return "not an object file of this machine";
     f->section = (const Elf64_Shdr *)(const void *)(f->p + h->e_shoff);
     f->sections = h->e_shnum;
@@ -48,7 +52,8 @@ static const char *sections(struct file *f, size_t *ret_bytes)
         if (!is_loaded(s))
             continue;
         uint64_t align = s->sh_addralign ? s->sh_addralign : 1;
-        if ((s->sh_type != SHT_NOBITS && !inside(f, s->sh_offset, s->sh_size)) || align > 4096 || s->sh_size > 64u << 20)
+        if ((s->sh_type != SHT_NOBITS && !object_inside(f, s->sh_offset, s->sh_size)) || align > 4096 ||
+            s->sh_size > 64u << 20)
             return "a section that is out of bounds";
         bytes = (bytes + align - 1) / align * align;
         f->at[i] = bytes;
@@ -60,7 +65,7 @@ static const char *sections(struct file *f, size_t *ret_bytes)
 
 static const Elf64_Sym *symbol(const struct file *f, const Elf64_Shdr *table, uint64_t i)
 {
-    if (table->sh_type != SHT_SYMTAB || table->sh_offset % 8 || !inside(f, table->sh_offset, table->sh_size) ||
+    if (table->sh_type != SHT_SYMTAB || table->sh_offset % 8 || !object_inside(f, table->sh_offset, table->sh_size) ||
         i >= table->sh_size / sizeof(Elf64_Sym))
         return NULL;
     return (const Elf64_Sym *)(const void *)(f->p + table->sh_offset) + i;
@@ -72,7 +77,7 @@ static const char *relocate(const struct file *f, const Elf64_Shdr *s, uint8_t *
         return "relocations of another kind";
     if (s->sh_type != SHT_RELA || s->sh_info >= f->sections || f->at[s->sh_info] == UINT64_MAX)
         return NULL;
-    if (s->sh_link >= f->sections || s->sh_offset % 8 || !inside(f, s->sh_offset, s->sh_size))
+    if (s->sh_link >= f->sections || s->sh_offset % 8 || !object_inside(f, s->sh_offset, s->sh_size))
         return "relocations that are out of bounds";
     const Elf64_Rela *r = (const Elf64_Rela *)(const void *)(f->p + s->sh_offset);
     for (uint64_t i = 0; i < s->sh_size / sizeof *r; i++) {
@@ -111,8 +116,9 @@ static void *find(const struct file *f, const char *name, uint8_t *memory)
         const Elf64_Sym *y;
         for (uint64_t i = 0; (y = symbol(f, t, i)); i++) {
             size_t n = strlen(name) + 1;
-            if (y->st_shndx && y->st_shndx < f->sections && f->at[y->st_shndx] != UINT64_MAX && y->st_name < names->sh_size &&
-                n <= names->sh_size - y->st_name && inside(f, names->sh_offset, names->sh_size) &&
+            if (y->st_shndx && y->st_shndx < f->sections && f->at[y->st_shndx] != UINT64_MAX &&
+                y->st_name < names->sh_size && n <= names->sh_size - y->st_name &&
+                object_inside(f, names->sh_offset, names->sh_size) &&
                 !memcmp(f->p + names->sh_offset + y->st_name, name, n) && y->st_value < f->section[y->st_shndx].sh_size)
                 return memory + f->at[y->st_shndx] + y->st_value;
         }

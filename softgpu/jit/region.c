@@ -2,8 +2,8 @@
  *
  * The function has the type of a handler and stands for the BB operation where the region begins. There are two kinds:
  * one for a warp whose 32 lanes are all active, which leaves the region where lanes part; and a masked one for any
- * other, in which basic blocks look for diverged lanes as the interpreter's do. Both leave it where the warp may have to
- * wait, where fuel is spent, and at basic blocks that are not in it; then all rows that changed are in memory.
+ * other, in which basic blocks look for diverged lanes as the interpreter's do. Both leave it where the warp may have
+ * to wait, where fuel is spent, and at basic blocks that are not in it; then all rows that changed are in memory.
  *
  * The text is made twice: first without writing anything, to find the rows that the region uses.
  */
@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "softgpu/exec/exec-priv.h"
 #include "softgpu/jit/jit-priv.h"
 
 enum { MOST_OPS = 3000, MOST_BLOCKS = 250 };
@@ -38,7 +37,7 @@ static uint32_t block_end(const struct emit *e, uint32_t from)
     return i;
 }
 
-static bool take_in(struct emit *e, uint32_t at)
+static bool region_take(struct emit *e, uint32_t at)
 {
     if (at >= e->code->nop || !is_bb(op_at(e, at)) || e->in[op_at(e, at)->x])
         return true;
@@ -50,7 +49,7 @@ static bool take_in(struct emit *e, uint32_t at)
 static bool collect(struct emit *e)
 {
     uint32_t ops = 0;
-    bool ok = take_in(e, e->entry);
+    bool ok = region_take(e, e->entry);
     for (size_t k = 0; ok && k < e->blocks.n; k++) {
         uint32_t from = e->blocks.p[k], end = block_end(e, from);
         ops += end - from;
@@ -58,9 +57,9 @@ static bool collect(struct emit *e)
         if (ops > MOST_OPS || e->blocks.n > MOST_BLOCKS)
             break;
         if (last->fn == sg_bra)
-            ok = take_in(e, (uint32_t)((int64_t)end - 1 + last->imm));
+            ok = region_take(e, (uint32_t)((int64_t)end - 1 + last->imm));
         if (ok && !leaves(last) && !(last->fn == sg_bra && last->guard == SG_NONE))
-            ok = take_in(e, end);
+            ok = region_take(e, end);
     }
     return ok;
 }
@@ -82,7 +81,8 @@ void sg_jit_rows(const struct emit *e, const struct sg_op *op, struct rows *r)
 /* ---- ends -------------------------------------------------------------------------------------------------------- */
 static val op_pointer(struct emit *e, uint32_t i)
 {
-    return sg_jit_let(e, "getelementptr i8, ptr %%op, i64 %ld", ((long)i - (long)e->entry) * (long)sizeof(struct sg_op));
+    return sg_jit_let(e, "getelementptr i8, ptr %%op, i64 %ld",
+                      ((long)i - (long)e->entry) * (long)sizeof(struct sg_op));
 }
 
 static void label_bb(struct emit *e, uint32_t at)
@@ -91,7 +91,7 @@ static void label_bb(struct emit *e, uint32_t at)
         dt_str_addf(&e->s, "bb%u:\n", at);
 }
 
-static void label(struct emit *e, unsigned l)
+static void region_label(struct emit *e, unsigned l)
 {
     if (!e->scan)
         dt_str_addf(&e->s, "l%u:\n", l);
@@ -99,11 +99,12 @@ static void label(struct emit *e, unsigned l)
 
 static val call_handler(struct emit *e, const void *f, val op)
 {
-    return sg_jit_let(e, "call ptr inttoptr (i64 %llu to ptr)(ptr %%w, ptr %%t%u)", (unsigned long long)(uintptr_t)f, op);
+    return sg_jit_let(e, "call ptr inttoptr (i64 %llu to ptr)(ptr %%w, ptr %%t%u)", (unsigned long long)(uintptr_t)f,
+                      op);
 }
 
-/* All ways out go through one place, which writes the rows to memory and calls handler f, or, if it is NULL, only returns
- * operation i. */
+/* All ways out go through one place, which writes the rows to memory and calls handler f, or, if it is NULL, only
+ * returns operation i. */
 static void leave_by(struct emit *e, const void *f, uint32_t i)
 {
     sg_jit_settle(e);
@@ -117,13 +118,14 @@ static void way_out(struct emit *e)
     if (!e->scan)
         dt_str_add(&e->s, "out:\n");
     sg_jit_save_all(e);
-    val op = sg_jit_let(e, "load ptr, ptr %%out.op"), fn = sg_jit_let(e, "load i64, ptr %%out.fn"), none = sg_jit_let(e, "icmp eq i64 %%t%u, 0", fn);
+    val op = sg_jit_let(e, "load ptr, ptr %%out.op"), fn = sg_jit_let(e, "load i64, ptr %%out.fn"),
+        none = sg_jit_let(e, "icmp eq i64 %%t%u, 0", fn);
     unsigned l = e->labels + 1;
     e->labels += 2;
     sg_jit_line(e, "br i1 %%t%u, label %%l%u, label %%l%u", none, l, l + 1);
-    label(e, l);
+    region_label(e, l);
     sg_jit_line(e, "ret ptr %%t%u", op);
-    label(e, l + 1);
+    region_label(e, l + 1);
     val p = sg_jit_let(e, "inttoptr i64 %%t%u to ptr", fn);
     sg_jit_line(e, "ret ptr %%t%u", sg_jit_let(e, "call ptr %%t%u(ptr %%w, ptr %%t%u)", p, op));
 }
@@ -168,15 +170,17 @@ static void begin_block(struct emit *e, uint32_t at)
         val others = field(e, "w", offsetof(struct sg_warp, nfrag), "i32", NULL);
         l = e->labels + 1;
         e->labels += 3;
-        sg_jit_line(e, "br i1 %%t%u, label %%l%u, label %%l%u", sg_jit_let(e, "icmp eq i32 %%t%u, 0", others), l + 2, l);
-        label(e, l);
+        sg_jit_line(e, "br i1 %%t%u, label %%l%u, label %%l%u", sg_jit_let(e, "icmp eq i32 %%t%u, 0", others), l + 2,
+                    l);
+        region_label(e, l);
         val here = op_pointer(e, at), got = call_handler(e, (const void *)sg_switch, here);
-        sg_jit_line(e, "br i1 %%t%u, label %%l%u, label %%l%u", sg_jit_let(e, "icmp eq ptr %%t%u, %%t%u", got, here), l + 2, l + 1);
-        label(e, l + 1);
+        sg_jit_line(e, "br i1 %%t%u, label %%l%u, label %%l%u", sg_jit_let(e, "icmp eq ptr %%t%u, %%t%u", got, here),
+                    l + 2, l + 1);
+        region_label(e, l + 1);
         sg_jit_line(e, "store ptr %%t%u, ptr %%out.op", got);
         sg_jit_line(e, "store i64 0, ptr %%out.fn");
         sg_jit_line(e, "br label %%out");
-        label(e, l + 2);
+        region_label(e, l + 2);
         val mask = field(e, "w", offsetof(struct sg_warp, mask), "i32", NULL);
         sg_jit_line(e, "store i32 %%t%u, ptr %%mask", mask);
         /* where no lane that lives is inactive, rows are computed for dead lanes too, as the interpreter does */
@@ -188,15 +192,17 @@ static void begin_block(struct emit *e, uint32_t at)
     val fuel_at, fuel = field(e, "w", offsetof(struct sg_warp, fuel), "i64", &fuel_at);
     l = e->labels + 1;
     e->labels += 2;
-    sg_jit_line(e, "br i1 %%t%u, label %%l%u, label %%l%u, !prof !2", sg_jit_let(e, "icmp sle i64 %%t%u, 0", fuel), l, l + 1);
-    label(e, l);
+    sg_jit_line(e, "br i1 %%t%u, label %%l%u, label %%l%u, !prof !2", sg_jit_let(e, "icmp sle i64 %%t%u, 0", fuel), l,
+                l + 1);
+    region_label(e, l);
     leave_by(e, (const void *)sg_out_of_fuel, at);
-    label(e, l + 1);
+    region_label(e, l + 1);
     sg_jit_line(e, "store i64 %%t%u, ptr %%t%u", sg_jit_let(e, "sub i64 %%t%u, %u", fuel, b->ops), fuel_at);
     size_t t = op_at(e, at)->x * sizeof(struct sg_times);
     add_to(e, "times", t + offsetof(struct sg_times, lanes), lanes, lanes ? 1 : SG_LANES);
     add_to(e, "times", t + offsetof(struct sg_times, warps), 0, 1);
-    add_to(e, "wk", offsetof(struct sg_worker, executed), lanes, lanes ? b->instructions : SG_LANES * (uint64_t)b->instructions);
+    add_to(e, "wk", offsetof(struct sg_worker, executed), lanes,
+           lanes ? b->instructions : SG_LANES * (uint64_t)b->instructions);
     add_to(e, "w", offsetof(struct sg_warp, issued), 0, b->instructions);
 }
 
@@ -207,7 +213,7 @@ static val guard_of(struct emit *e, const struct sg_op *op)
 }
 
 /* Lanes that the operation is for: *e->only, *e->only_bits. */
-static void narrow(struct emit *e, const struct sg_op *op)
+static void region_narrow(struct emit *e, const struct sg_op *op)
 {
     e->only = e->only_bits = 0;
     val rows = 0;
@@ -242,7 +248,7 @@ static void plain(struct emit *e, const struct sg_op *op)
             sg_jit_handler(e, op);
         return;
     }
-    narrow(e, op);
+    region_narrow(e, op);
     bool done = sg_jit_lane(e, op, h);
     e->only = e->only_bits = 0;
     if (!done)
@@ -261,15 +267,15 @@ static void part(struct emit *e, const struct sg_op *op, uint32_t i)
     e->labels += 4;
     sg_jit_settle(e);
     sg_jit_line(e, "br i1 %%t%u, label %%l%u, label %%l%u", sg_jit_let(e, "icmp eq i32 %%t%u, 0", t), l, l + 1);
-    label(e, l);
+    region_label(e, l);
     go_to(e, i + 1);
-    label(e, l + 1);
+    region_label(e, l + 1);
     if (op->fn == sg_bra) {
         val same = all ? sg_jit_let(e, "icmp eq i32 %%t%u, %%t%u", t, all) : sg_jit_let(e, "icmp eq i32 %%t%u, -1", t);
         sg_jit_line(e, "br i1 %%t%u, label %%l%u, label %%l%u", same, l + 2, l + 3);
-        label(e, l + 2);
+        region_label(e, l + 2);
         go_to(e, (uint32_t)((int64_t)i + op->imm));
-        label(e, l + 3);
+        region_label(e, l + 3);
     }
     leave_by(e, (const void *)op->fn, i);
 }
@@ -308,7 +314,8 @@ static void prologue(struct emit *e)
 {
     struct dt_str *s = &e->s;
     static const char *const letter[] = {"r", "w", "p"}, *const type[] = {"<32 x i32>", "<32 x i64>", "i32"};
-    dt_str_add(s, "define ptr @sg_region(ptr %w, ptr %op) #0 {\nentry:\n  %out.op = alloca ptr\n  %out.fn = alloca i64\n");
+    dt_str_add(s,
+               "define ptr @sg_region(ptr %w, ptr %op) #0 {\nentry:\n  %out.op = alloca ptr\n  %out.fn = alloca i64\n");
     if (e->masked)
         dt_str_add(s, "  %mask = alloca i32\n  %wide = alloca i32\n");
     for (size_t i = 0; i < e->var.n; i++) { /* in the entry, or LLVM leaves them in memory */
@@ -317,33 +324,47 @@ static void prologue(struct emit *e)
         if (v->ever_raw)
             dt_str_addf(s, "  %%n%s%u = alloca i1\n", letter[v->kind], v->at);
     }
-    dt_str_addf(s, "  %%wk.at = getelementptr i8, ptr %%w, i64 %zu\n  %%wk = load ptr, ptr %%wk.at\n", offsetof(struct sg_warp, wk));
+    dt_str_addf(s, "  %%wk.at = getelementptr i8, ptr %%w, i64 %zu\n  %%wk = load ptr, ptr %%wk.at\n",
+                offsetof(struct sg_warp, wk));
     if (!e->masked) {
-        dt_str_addf(s, "  %%m.at = getelementptr i8, ptr %%w, i64 %zu\n  %%m = load i32, ptr %%m.at\n", offsetof(struct sg_warp, mask));
-        dt_str_addf(s, "  %%blk.at = getelementptr i8, ptr %%w, i64 %zu\n  %%blk = load ptr, ptr %%blk.at\n", offsetof(struct sg_warp, blk));
-        dt_str_addf(s, "  %%fol.at = getelementptr i8, ptr %%blk, i64 %zu\n  %%fol = load ptr, ptr %%fol.at\n", offsetof(struct sg_block, follow));
-        dt_str_addf(s, "  %%race.at = getelementptr i8, ptr %%wk, i64 %zu\n  %%race = load i8, ptr %%race.at\n", offsetof(struct sg_worker, race));
+        dt_str_addf(s, "  %%m.at = getelementptr i8, ptr %%w, i64 %zu\n  %%m = load i32, ptr %%m.at\n",
+                    offsetof(struct sg_warp, mask));
+        dt_str_addf(s, "  %%blk.at = getelementptr i8, ptr %%w, i64 %zu\n  %%blk = load ptr, ptr %%blk.at\n",
+                    offsetof(struct sg_warp, blk));
+        dt_str_addf(s, "  %%fol.at = getelementptr i8, ptr %%blk, i64 %zu\n  %%fol = load ptr, ptr %%fol.at\n",
+                    offsetof(struct sg_block, follow));
+        dt_str_addf(s, "  %%race.at = getelementptr i8, ptr %%wk, i64 %zu\n  %%race = load i8, ptr %%race.at\n",
+                    offsetof(struct sg_worker, race));
         dt_str_add(s, "  %c1 = icmp eq i32 %m, -1\n  %c2 = icmp eq ptr %fol, null\n  %c3 = icmp eq i8 %race, 0\n"
-                      "  %c4 = and i1 %c1, %c2\n  %c5 = and i1 %c4, %c3\n  br i1 %c5, label %start, label %other, !prof !1\nother:\n");
+                      "  %c4 = and i1 %c1, %c2\n  %c5 = and i1 %c4, %c3\n  br i1 %c5, label %start, label %other, "
+                      "!prof !1\nother:\n");
         dt_str_addf(s, "  %%o = tail call ptr inttoptr (i64 %llu to ptr)(ptr %%w, ptr %%op)\n  ret ptr %%o\nstart:\n",
                     (unsigned long long)(uintptr_t)sg_jit_bb);
     }
     static const char *const base[] = {"regs", "konst", "bkonst"};
     for (unsigned i = 0; i < 3; i++)
-        dt_str_addf(s, "  %%%s.at = getelementptr i8, ptr %%w, i64 %zu\n  %%%s = load ptr, ptr %%%s.at, !invariant.load !0\n", base[i],
-                    offsetof(struct sg_warp, base) + i * sizeof(void *), base[i], base[i]);
-    dt_str_addf(s, "  %%sh.at = getelementptr i8, ptr %%w, i64 %zu\n  %%shared = load ptr, ptr %%sh.at\n", offsetof(struct sg_warp, shared));
-    dt_str_addf(s, "  %%sb.at = getelementptr i8, ptr %%w, i64 %zu\n  %%shared_bytes = load i64, ptr %%sb.at\n", offsetof(struct sg_warp, shared_bytes));
-    dt_str_addf(s, "  %%st.at = getelementptr i8, ptr %%wk, i64 %zu\n  %%site = load ptr, ptr %%st.at\n", offsetof(struct sg_worker, site));
-    dt_str_addf(s, "  %%ti.at = getelementptr i8, ptr %%wk, i64 %zu\n  %%times = load ptr, ptr %%ti.at\n", offsetof(struct sg_worker, bb));
-    dt_str_addf(s, "  %%tr.at = getelementptr i8, ptr %%wk, i64 %zu\n  %%tr = load i8, ptr %%tr.at\n  %%track = icmp ne i8 %%tr, 0\n",
+        dt_str_addf(
+            s, "  %%%s.at = getelementptr i8, ptr %%w, i64 %zu\n  %%%s = load ptr, ptr %%%s.at, !invariant.load !0\n",
+            base[i], offsetof(struct sg_warp, base) + i * sizeof(void *), base[i], base[i]);
+    dt_str_addf(s, "  %%sh.at = getelementptr i8, ptr %%w, i64 %zu\n  %%shared = load ptr, ptr %%sh.at\n",
+                offsetof(struct sg_warp, shared));
+    dt_str_addf(s, "  %%sb.at = getelementptr i8, ptr %%w, i64 %zu\n  %%shared_bytes = load i64, ptr %%sb.at\n",
+                offsetof(struct sg_warp, shared_bytes));
+    dt_str_addf(s, "  %%st.at = getelementptr i8, ptr %%wk, i64 %zu\n  %%site = load ptr, ptr %%st.at\n",
+                offsetof(struct sg_worker, site));
+    dt_str_addf(s, "  %%ti.at = getelementptr i8, ptr %%wk, i64 %zu\n  %%times = load ptr, ptr %%ti.at\n",
+                offsetof(struct sg_worker, bb));
+    dt_str_addf(s,
+                "  %%tr.at = getelementptr i8, ptr %%wk, i64 %zu\n  %%tr = load i8, ptr %%tr.at\n  %%track = icmp ne "
+                "i8 %%tr, 0\n",
                 offsetof(struct sg_worker, track));
     for (size_t i = 0; i < e->var.n; i++) {
         const struct var *v = &e->var.p[i];
         if (v->ever_raw)
             dt_str_addf(s, "  store i1 0, ptr %%n%s%u\n", letter[v->kind], v->at);
         val p = ++e->n, x = ++e->n;
-        dt_str_addf(s, "  %%t%u = getelementptr i8, ptr %%regs, i64 %u\n  %%t%u = load %s, ptr %%t%u, align 4\n", p, v->at, x, type[v->kind], p);
+        dt_str_addf(s, "  %%t%u = getelementptr i8, ptr %%regs, i64 %u\n  %%t%u = load %s, ptr %%t%u, align 4\n", p,
+                    v->at, x, type[v->kind], p);
         dt_str_addf(s, "  store %s %%t%u, ptr %%%s%u\n", type[v->kind], x, letter[v->kind], v->at);
     }
 }
@@ -403,7 +424,8 @@ bool sg_jit_region(const struct sg_code *c, uint32_t op, bool masked, struct dt_
             e.in[op_at(&e, e.blocks.p[i])->x] = 2;
         for (size_t i = 0; i < n && !e.back; i++) { /* does something come back to the entry? */
             const struct sg_op *last = op_at(&e, block_end(&e, e.blocks.p[i]) - 1);
-            e.back = (last->fn == sg_bra && (int64_t)(last - c->op) + last->imm == op) || block_end(&e, e.blocks.p[i]) == op;
+            e.back =
+                (last->fn == sg_bra && (int64_t)(last - c->op) + last->imm == op) || block_end(&e, e.blocks.p[i]) == op;
         }
         for (size_t i = 0; i < n; i++)
             whole_block(&e, e.blocks.p[i]);

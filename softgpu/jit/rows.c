@@ -1,8 +1,8 @@
 /* Registers as variables of a region: reading, writing, and going to and from the rows in memory. See jit-priv.h.
  *
  * NaNs. PTX has one NaN of a type as the result of arithmetic, the CPU several. What an arithmetic operation wrote is
- * kept as the CPU made it, with a flag (a variable too, which LLVM mostly knows) that says so; whoever looks at bits, or
- * writes the row to memory, replaces its NaNs then. Floating-point arithmetic and comparisons do not look at bits.
+ * kept as the CPU made it, with a flag (a variable too, which LLVM mostly knows) that says so; whoever looks at bits,
+ * or writes the row to memory, replaces its NaNs then. Floating-point arithmetic and comparisons do not look at bits.
  */
 #include <stddef.h>
 
@@ -42,7 +42,7 @@ struct var *sg_jit_variable(struct emit *e, uint32_t ref, enum var_kind k)
 }
 
 /* The other view of the same bytes. */
-static void written(struct emit *e, struct var *v, enum raw raw)
+static void rows_written(struct emit *e, struct var *v, enum raw raw)
 {
     v->written = v->dirty = true;
     v->ever_raw |= raw != CLEAN;
@@ -56,9 +56,12 @@ static void written(struct emit *e, struct var *v, enum raw raw)
 }
 
 static const char *letter(unsigned kind) { return kind == ROW32 ? "r" : kind == ROW64 ? "w" : "p"; }
-static const char *type_of(unsigned kind) { return kind == ROW32 ? "<32 x i32>" : kind == ROW64 ? "<32 x i64>" : "i32"; }
+static const char *type_of(unsigned kind)
+{
+    return kind == ROW32 ? "<32 x i32>" : kind == ROW64 ? "<32 x i64>" : "i32";
+}
 
-static val constant(struct emit *e, uint32_t ref, enum vt t)
+static val rows_constant(struct emit *e, uint32_t ref, enum vt t)
 {
     uint64_t bits;
     bool wide = is_wide(t);
@@ -98,7 +101,7 @@ static val load_flag(struct emit *e, const struct var *v)
 val sg_jit_row_any(struct emit *e, uint32_t ref, enum vt t)
 {
     if ((ref & 3) == 1 || (ref & 3) == 2)
-        return constant(e, ref, t);
+        return rows_constant(e, ref, t);
     const struct var *v = sg_jit_variable(e, ref, is_wide(t) ? ROW64 : ROW32);
     return sg_jit_let(e, "load %s, ptr %%%s%u", type_of(v->kind), letter(v->kind), v->at);
 }
@@ -106,7 +109,7 @@ val sg_jit_row_any(struct emit *e, uint32_t ref, enum vt t)
 val sg_jit_row(struct emit *e, uint32_t ref, enum vt t)
 {
     if ((ref & 3) == 1 || (ref & 3) == 2)
-        return constant(e, ref, t);
+        return rows_constant(e, ref, t);
     bool wide = is_wide(t), bits = t == I32 || t == I64;
     const struct var *v = sg_jit_variable(e, ref, wide ? ROW64 : ROW32);
     val x = sg_jit_row_any(e, ref, wide ? I64 : I32);
@@ -139,7 +142,7 @@ void sg_jit_put(struct emit *e, uint32_t ref, enum vt t, val x)
         x = sg_jit_select(e, e->only, as, x, sg_jit_row(e, ref, as));
     }
     struct var *v = sg_jit_variable(e, ref, wide ? ROW64 : ROW32);
-    written(e, v, raw ? RAW : CLEAN);
+    rows_written(e, v, raw ? RAW : CLEAN);
     store(e, v, x);
     store_flag(e, v, raw);
 }
@@ -154,7 +157,7 @@ void sg_jit_copy(struct emit *e, uint32_t to, uint32_t from, bool wide)
     }
     val x = sg_jit_row_any(e, from, t);
     struct var *v = sg_jit_variable(e, to, wide ? ROW64 : ROW32);
-    written(e, v, raw);
+    rows_written(e, v, raw);
     store(e, v, x);
     store_flag(e, v, raw == RAW);
 }
@@ -168,7 +171,7 @@ void sg_jit_put_pred(struct emit *e, uint32_t ref, val x)
         x = sg_jit_let(e, "or i32 %%t%u, %%t%u", x, old);
     }
     struct var *v = sg_jit_variable(e, ref, PRED);
-    written(e, v, CLEAN);
+    rows_written(e, v, CLEAN);
     store(e, v, x);
 }
 
@@ -239,7 +242,7 @@ void sg_jit_reload(struct emit *e, const struct rows *r)
     for (unsigned i = 0; i < r->writes; i++) {
         struct var *v = sg_jit_variable(e, r->write[i], r->write_kind[i]);
         load(e, v);
-        written(e, v, CLEAN);
+        rows_written(e, v, CLEAN);
         v->dirty = false;
     }
 }

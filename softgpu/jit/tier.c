@@ -10,8 +10,8 @@
  * stay, the longest unused go first, up to KEPT of them. A BB operation's handler is replaced by one atomic store while
  * other threads run the code: they run one or the other, and both do the same.
  *
- * Hostile code: a region has a bounded number of operations (region.c), a code at most MOST_REGIONS regions, the process
- * at most KEPT units that nobody uses; what LLVM refuses is interpreted for good.
+ * Hostile code: a region has a bounded number of operations (region.c), a code at most MOST_REGIONS regions, the
+ * process at most KEPT units that nobody uses; what LLVM refuses is interpreted for good.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -261,7 +261,8 @@ const struct sg_op *sg_jit_bb(struct sg_warp *w, const struct sg_op *op)
     bool masked = w->mask != SG_ALL;
     sg_fn fn = __atomic_load_n(&x->fn[masked], __ATOMIC_ACQUIRE);
     if (!fn) {
-        uint32_t heat = __atomic_load_n(&x->heat[masked], __ATOMIC_RELAXED), hot = sg_jit_mode() == SG_JIT_ALWAYS ? 0 : HOT;
+        uint32_t heat = __atomic_load_n(&x->heat[masked], __ATOMIC_RELAXED),
+                 hot = sg_jit_mode() == SG_JIT_ALWAYS ? 0 : HOT;
         __atomic_store_n(&x->heat[masked], heat + 1, __ATOMIC_RELAXED);
         if (heat == hot || (heat > hot && heat % HOT == 0)) {
             make(c, x, (uint32_t)(op - c->op), masked);

@@ -117,7 +117,8 @@ static void consider(struct sg_worker *wk, double ran)
     struct sg_run *run = wk->run;
     if (sg_jit_mode() == SG_JIT_OFF || __atomic_load_n(&run->code->jit, __ATOMIC_ACQUIRE))
         return;
-    uint64_t begun = __atomic_load_n(&run->next, __ATOMIC_RELAXED), left = begun < run->nclusters ? run->nclusters - begun : 0;
+    uint64_t begun = __atomic_load_n(&run->next, __ATOMIC_RELAXED),
+             left = begun < run->nclusters ? run->nclusters - begun : 0;
     double before = (double)run->code->ran_us * 1e-6;
     double rest = begun ? ran * (double)left / (double)begun : 0;
     if (ran + before > WORTH || rest > WORTH)
