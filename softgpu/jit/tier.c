@@ -59,14 +59,15 @@ static uint64_t now;
 static bool started;
 static struct sg_jit_figures figures;
 
+static int mode = -1; /* atomic: enum sg_jit_mode; -1: not asked yet */
+
 enum sg_jit_mode sg_jit_mode(void)
 {
-    static int mode = -1;
     int m = __atomic_load_n(&mode, __ATOMIC_RELAXED);
     if (m >= 0)
         return (enum sg_jit_mode)m;
     const char *s = getenv("DOVETAIL_SOFTGPU_JIT");
-    m = s && !strcmp(s, "0") ? SG_JIT_OFF : s && !strcmp(s, "always") ? SG_JIT_ALWAYS : SG_JIT_ON;
+    m = s && !strcmp(s, "always") ? SG_JIT_ALWAYS : s && !strcmp(s, "1") ? SG_JIT_ON : SG_JIT_OFF;
 #if defined(__x86_64__)
     if (!__builtin_cpu_supports("x86-64-v4") || (getenv("DOVETAIL_SOFTGPU_ISA") && m != SG_JIT_ALWAYS))
         m = SG_JIT_OFF;
@@ -103,6 +104,8 @@ static void compile(struct unit *u)
         if (!(f = sg_object_load(file.s, file.len, "sg_region", &u->code, &bad)))
             snprintf(why, sizeof why, "%s", bad);
         dt_str_done(&file);
+    } else if (!sg_llvm_ready()) {
+        __atomic_store_n(&mode, SG_JIT_OFF, __ATOMIC_RELAXED);
     }
     t = seconds() - t;
     const char *show = getenv("DOVETAIL_SOFTGPU_JIT_SHOW");
@@ -242,7 +245,8 @@ static void make(const struct sg_code *c, struct entry *x, uint32_t op, bool mas
         pthread_mutex_lock(&j->lock);
     else if (pthread_mutex_trylock(&j->lock))
         return;
-    if (!x->unit[masked] && j->regions < MOST_REGIONS && sg_jit_region(c, op, masked, &text)) {
+    if (!x->unit[masked] && j->regions < MOST_REGIONS && sg_jit_mode() != SG_JIT_OFF &&
+        sg_jit_region(c, op, masked, &text)) {
         if ((x->unit[masked] = unit_of(&text, wait)))
             j->regions++;
     }

@@ -32,7 +32,7 @@ enum {
     LOOKS = 32 /* turns between two looks at the clock, where something may be worth compiling */
 };
 #define HELP_AFTER 100e-6
-#define WORTH 20e-3 /* seconds of interpreting that compiled code may pay for */
+#define WORTH 1.0 /* seconds of interpreting for which compiled code pays: a region takes 0.1 to 0.5 to compile */
 
 /* ---- order of blocks --------------------------------------------------------------------------------------------- */
 /* A permutation of [0, n): a 4-round Feistel network over the next even power of two, walked until it lands inside. */
