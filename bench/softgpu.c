@@ -6,8 +6,8 @@
  *                                   output (workloads.h)
  *     bench-softgpu --launches      what small launches and loading cost: one JSON object a figure
  *
- * With counters, as the driver API launches. DOVETAIL_SOFTGPU_THREADS and DOVETAIL_SOFTGPU_ISA choose threads and
- * instruction set.
+ * With counters and with some blocks followed for modelled time, as the driver API launches; BENCH_UNFOLLOWED: without,
+ * what the executor alone does. DOVETAIL_SOFTGPU_THREADS and DOVETAIL_SOFTGPU_ISA choose threads and instruction set.
  */
 #include <stdlib.h>
 
@@ -171,6 +171,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], bench[k].name))
             continue;
         prepare(&bench[k]);
+        bench[k].l.unfollowed = getenv("BENCH_UNFOLLOWED") != NULL;
         uint64_t instructions = 0;
         double all = bench_clock(CLOCK_PROCESS_CPUTIME_ID), mine = bench_clock(CLOCK_THREAD_CPUTIME_ID),
                wall = bench_clock(CLOCK_MONOTONIC);

@@ -3,8 +3,8 @@
  * It comes after the device is open and before the first graph is looked at, while there is one thread: another one
  * would keep its files. On the software device:
  *
- *   files    to read and run: the compiler child and what it loads; to read: CUDA's headers, the list of libraries, how
- *            much memory and how many processors there are; to change: the folder of the cache, that of bundles, that
+ *   files    to read and run: the compiler child and what it loads; to read: CUDA's headers, the list of libraries (and
+ *            these, where the software device is to compile kernels), how much memory and how many processors there are; to change: the folder of the cache, that of bundles, that
  *            of the checks' log. No other file, and no TCP.
  *   calls    the worker's list (confine/calls.def); another one ends the worker, and the job gets an error.
  *
@@ -97,6 +97,11 @@ static void paths_of(const struct wrk *w, struct paths *p)
     dev_compiler_paths(add_compiler, p);
     for (size_t i = 0; i < sizeof read / sizeof *read; i++)
         paths_add(p, read[i], CONFINE_READ);
+    const char *jit = getenv("DOVETAIL_SOFTGPU_JIT");
+    if (jit && strcmp(jit, "0")) { /* libLLVM and what it needs: the software device loads it when a kernel is hot */
+        paths_add(p, "/usr/lib/x86_64-linux-gnu", CONFINE_READ);
+        paths_add(p, "/usr/lib64", CONFINE_READ);
+    }
     paths_add(p, "/dev/null", CONFINE_READ | CONFINE_CHANGE);
     if (cache)
         add_folder_of(p, cache);

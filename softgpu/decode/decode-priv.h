@@ -6,6 +6,7 @@
 #include "softgpu/check/check.h"
 #include "softgpu/decode/decode.h"
 #include "softgpu/exec/exec.h"
+#include "softgpu/jit/jit.h"
 
 struct sg_fix { /* a branch whose target was not known yet; label UINT32_MAX: the end of the function instance */
     uint32_t op, ext, label; /* ext UINT32_MAX: op->imm, else index into ext, relative to op */

@@ -58,6 +58,7 @@ static void begin_bb(struct sg_dec *d)
     d->need_bb = false;
     struct sg_op *op = push_op(d, d->h[SG_H_BB]);
     op->x = (uint32_t)d->bb.n;
+    op->flags = SG_IS_BB;
     if (!dt_push(&d->bb, (struct sg_bb){.ops = 1}))
         d->nomem = true;
 }
@@ -491,6 +492,7 @@ void sg_code_free(struct sg_code *c)
 {
     if (!c)
         return;
+    sg_jit_forget(c);
     sg_costs_free(c->costs);
     dt_arena_done(&c->arena);
     free(c);

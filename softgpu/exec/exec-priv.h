@@ -22,8 +22,6 @@ const struct sg_products *sg_isa_products(void); /* those for this CPU */
 /* ---- warp.c ------------------------------------------------------------------------------------------------------ */
 static inline void sg_unpark(struct sg_warp *w, uint32_t i) { w->frag[i] = w->frag[--w->nfrag]; }
 void sg_park(struct sg_warp *w, const struct sg_op *op, uint32_t mask, enum sg_frag_state state, unsigned bar);
-const struct sg_op *sg_switch(struct sg_warp *w, const struct sg_op *bb); /* at a BB, with other fragments waiting */
-const struct sg_op *sg_out_of_fuel(struct sg_warp *w, const struct sg_op *bb);
 /* The warp waits at `op` for the other warps of its warpgroup, and goes on behind it. *ret_last: it is the last one,
  * and does the work of all. If it is not, return what this returns. It is a fault if the warps meet at different
  * instructions. */
@@ -52,8 +50,6 @@ void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_ra
 uint64_t sg_atomic_value(const struct sg_op *op, uint64_t old, uint64_t b, uint64_t c, bool global);
 
 /* ---- track.c ----------------------------------------------------------------------------------------------------- */
-void sg_track_range(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t lo, uint64_t bytes,
-                    enum sg_access how);
 void sg_track_lanes(struct sg_warp *w, const struct sg_op *op, const uint64_t *addr, uint32_t mask, unsigned bytes,
                     enum sg_access how);
 /* The addresses of all 32 lanes, base + at[l], within r: aligned elements of at most 32 bytes. Inactive lanes repeat

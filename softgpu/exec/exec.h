@@ -179,6 +179,13 @@ bool sg_bulk_reduces(enum ptx_mod m, enum ptx_type t, bool global); /* PTX has t
 sg_handler sg_bulk_copy, sg_bulk_prefetch;
 sg_handler sg_tensor_load, sg_tensor_store, sg_tensor_prefetch, sg_tensormap_replace, sg_tensormap_copy;
 
+/* ---- for jit/: what compiled code leaves to the interpreter ------------------------------------------------------ */
+const struct sg_op *sg_switch(struct sg_warp *w, const struct sg_op *bb); /* at a BB, with other fragments waiting */
+const struct sg_op *sg_out_of_fuel(struct sg_warp *w, const struct sg_op *bb);
+/* track.c: a warp read or wrote bytes [lo, lo + bytes) of an allocation */
+void sg_track_range(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t lo, uint64_t bytes,
+                    enum sg_access how);
+
 /* ---- for launch/ ------------------------------------------------------------------------------------------------- */
 /* The next fragment of a warp to run; NULL: none can, and w->stop is set. */
 const struct sg_op *sg_pick(struct sg_warp *w);

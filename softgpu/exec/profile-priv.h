@@ -52,7 +52,6 @@ struct sg_profiler {          /* of one block */
     struct sg_profiler *next; /* of the worker */
     uint64_t block;
     const struct sg_costs *costs;
-    sg_fn bb;
     unsigned l2_clocks, dram_clocks, lines, l1_bytes_clock;
     unsigned turns;                   /* clocks in which the lanes of a warp go to memory */
     unsigned home_clocks;             /* of the L2, where a sector has one place: a mean of both halves */

@@ -80,7 +80,6 @@ int sg_profile_block_start(struct sg_block *b)
     p->costs = costs;
     p->l1_bytes_clock = m->l1_bytes_clock ? m->l1_bytes_clock : LINE;
     p->turns = m->lsu_lanes && m->lsu_lanes < SG_LANES ? SG_LANES / m->lsu_lanes : 1;
-    p->bb = sg_isa()[SG_H_BB];
     p->l2_clocks = (unsigned)(m->l2_near_ns * ghz + 0.5);
     p->home_clocks = (unsigned)((m->l2_halves > 1 ? (m->l2_near_ns + m->l2_far_ns) / 2 : m->l2_near_ns) * ghz + 0.5);
     p->dram_clocks = (unsigned)(m->dram_latency_ns * ghz + 0.5);
@@ -387,7 +386,7 @@ static void follow(struct sg_profiler *p, struct sg_warp *w, const struct sg_op 
     struct warp_time *t = &p->warp[w->index];
     if (t->waits)
         sg_profile_leave(p, t);
-    if (op->fn == p->bb) {
+    if (op->flags & SG_IS_BB) {
         if (w->fuel <= 0)
             return; /* it stops here, and begins the basic block in its next turn */
         sg_profile_enter(p->costs, t, op->x);

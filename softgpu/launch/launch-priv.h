@@ -5,6 +5,7 @@
 #include "softgpu/check/check.h"
 #include "softgpu/decode/decode.h"
 #include "softgpu/exec/exec.h"
+#include "softgpu/jit/jit.h"
 
 #define SG_MAX_RESIDENT_BYTES (1ull << 30) /* registers, local and shared memory of the blocks of one CPU thread */
 

@@ -28,9 +28,11 @@ enum {
     MAX_RESIDENT = 64,
     MAX_BESIDE = 512,
     SPINNING = 100,
-    TOGETHER_FUEL = 1000
+    TOGETHER_FUEL = 1000,
+    LOOKS = 32 /* turns between two looks at the clock, where something may be worth compiling */
 };
 #define HELP_AFTER 100e-6
+#define WORTH 1.0 /* seconds of interpreting for which compiled code pays: a region takes 0.1 to 0.5 to compile */
 
 /* ---- order of blocks --------------------------------------------------------------------------------------------- */
 /* A permutation of [0, n): a 4-round Feistel network over the next even power of two, walked until it lands inside. */
@@ -108,6 +110,21 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* Is what is left of the launch worth compiled code? It has run `ran` seconds, and what it ran before under this code
+ * counts too. */
+static void consider(struct sg_worker *wk, double ran)
+{
+    struct sg_run *run = wk->run;
+    if (sg_jit_mode() == SG_JIT_OFF || __atomic_load_n(&run->code->jit, __ATOMIC_ACQUIRE))
+        return;
+    uint64_t begun = __atomic_load_n(&run->next, __ATOMIC_RELAXED),
+             left = begun < run->nclusters ? run->nclusters - begun : 0;
+    double before = (double)run->code->ran_us * 1e-6;
+    double rest = begun ? ran * (double)left / (double)begun : 0;
+    if (ran + before > WORTH || rest > WORTH)
+        sg_jit_watch((struct sg_code *)(uintptr_t)run->code);
+}
+
 /* A cooperative launch whose blocks talk: each may wait for all others, which must have begun. */
 static bool run_together(const struct sg_run *run) { return run->l->together && run->code->ordered; }
 
@@ -132,7 +149,13 @@ void sg_worker_run(struct sg_worker *wk)
     fesetround(FE_TONEAREST);
     bool more = true;
     double begin = seconds();
+    bool mine = wk == run->first && !run->l->checks; /* this thread looks whether to compile */
+    uint32_t turns = 0;
+    if (mine && sg_jit_mode() == SG_JIT_ALWAYS)
+        sg_jit_watch((struct sg_code *)(uintptr_t)run->code);
     while (!wk->fault && go_on(wk)) {
+        if (mine && ++turns % LOOKS == 0)
+            consider(wk, seconds() - begin);
         if (wk == run->first && !run->helping && seconds() - begin > HELP_AFTER)
             start_helpers(run);
         for (uint32_t i = 0; more && live < target && i < target; i++) {
@@ -214,6 +237,9 @@ void sg_worker_run(struct sg_worker *wk)
             target++;
     }
 out:
+    if (mine)
+        __atomic_fetch_add(&((struct sg_code *)(uintptr_t)run->code)->ran_us, (uint64_t)((seconds() - begin) * 1e6),
+                           __ATOMIC_RELAXED);
     fesetenv(&env);
 }
 

@@ -51,6 +51,7 @@ enum sg_op_flags {
     SG_C_NOT = 16,     /* predicate operand c is negated */
     SG_NO_RESULT = 32, /* red: no destination */
     SG_HAS_Q = 64,     /* second destination */
+    SG_IS_BB = 128,    /* begins a basic block: of these operations `fn` may be replaced by compiled code (jit/) */
 };
 
 #define SG_NONE UINT32_MAX /* no such operand */
@@ -179,6 +180,8 @@ struct sg_code {
     bool prefetches; /* into the L2 */
     bool ordered;    /* blocks may talk to each other (atomics, fences, volatile): run them in order, on one thread */
     bool talks, acquires, releases; /* global acquires and releases wider than the block: both of them */
+    uint64_t ran_us;                /* atomic: microseconds that launches of it took */
+    struct sg_jit *jit;             /* jit/tier.c; NULL: nobody looks for what is hot */
     struct sg_costs *costs;         /* exec/costs.h; NULL in code for the checking modes */
     int error;                      /* decoding failed: DT_E_* and why */
     uint32_t error_line;

@@ -1,0 +1,245 @@
+/* softgpu/jit: the same launches interpreted and compiled: every byte of memory, every counter and every fault's text
+ * is the same. The program runs itself twice, in two processes, since one process has one tier;
+ * DOVETAIL_SOFTGPU_JIT=always compiles every region at its first use.
+ *
+ * Kernels: bench/softgpu/kernels.ptx (what nvcc makes of products, reductions, element-wise, gathers), and small ones
+ * here for what breaks a region: lanes that part and meet, blocks that are not whole warps, loops whose rounds differ
+ * by lane, predicates, accesses of every shape, faults in the middle of a loop, an instruction limit.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/hash.h"
+#include "softgpu/jit/jit.h"
+#include "softgpu/jit/llvm.h"
+#include "softgpu/sg.h"
+#include "tests/skip.h"
+
+static const char *self;
+static struct sg_device *dev;
+
+#define HEAD ".version 8.0\n.target sm_90\n.address_size 64\n"
+#define ENTRY(NAME)                                                                                                    \
+    ".visible .entry " NAME "(.param .u64 p, .param .u32 n)\n{\n"                                                      \
+    ".reg .b32 %r<40>; .reg .b64 %rd<20>; .reg .f32 %f<20>; .reg .f64 %fd<8>; .reg .pred %p<10>; .reg .b16 %h<8>;\n"   \
+    ".shared .align 16 .b8 tile[4096];\n"                                                                              \
+    "ld.param.u64 %rd1, [p]; ld.param.u32 %r30, [n]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, "        \
+    "%ntid.x;\n"                                                                                                       \
+    "mad.lo.u32 %r4, %r2, %r3, %r1; mul.wide.u32 %rd2, %r4, 4; add.u64 %rd3, %rd1, %rd2;\n"
+
+static const char small[] = HEAD
+    /* lanes leave the loop one by one; inside, an if of three ways */
+    ENTRY(
+        "part") "mov.u32 %r5, %r4; mov.u32 %r6, 0;\n"
+                "L: and.b32 %r7, %r5, 1; setp.eq.u32 %p1, %r7, 0; @%p1 bra E; mad.lo.u32 %r5, %r5, 3, 1; bra J;\n"
+                "E: setp.gt.u32 %p2, %r5, 100; @%p2 bra B; shr.u32 %r5, %r5, 1; bra J;\n"
+                "B: shr.u32 %r5, %r5, 2;\n"
+                "J: add.u32 %r6, %r6, 1; setp.gt.u32 %p3, %r5, 1; setp.lt.and.u32 %p4|%p5, %r6, 200, %p3; @%p4 bra L;\n"
+                "st.global.u32 [%rd3], %r6; ret; }\n"
+    /* every shape of shared memory, between barriers; the address wanders with the round */
+    ENTRY("shapes") "mov.u32 %r9, tile; shl.b32 %r5, %r1, 2; and.b32 %r5, %r5, 4095; add.u32 %r10, %r9, %r5; mov.u32 "
+                    "%r6, 0; mov.u32 %r11, 0;\n"
+                    "st.shared.u32 [%r10], %r4; bar.sync 0;\n"
+                    "L: mad.lo.u32 %r7, %r1, %r6, 0; shl.b32 %r7, %r7, 2; and.b32 %r7, %r7, 1020; add.u32 %r7, %r7, "
+                    "%r9; ld.shared.u32 %r8, [%r7]; add.u32 %r11, %r11, %r8;\n"
+                    "shr.u32 %r12, %r1, 4; shl.b32 %r12, %r12, 4; add.u32 %r12, %r12, %r9; ld.shared.v4.u32 "
+                    "{%r13,%r14,%r15,%r16}, [%r12]; xor.b32 %r11, %r11, %r14;\n"
+                    "and.b32 %r12, %r1, 31; shl.b32 %r12, %r12, 3; add.u32 %r12, %r12, %r9; ld.shared.v2.u32 "
+                    "{%r13,%r14}, [%r12+16]; add.u32 %r11, %r11, %r13; sub.u32 %r11, %r11, %r14;\n"
+                    "bar.sync 0; xor.b32 %r17, %r5, 64; add.u32 %r17, %r17, %r9; st.shared.u32 [%r17], %r11; bar.sync "
+                    "0;\n"
+                    "add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, %r30; @%p1 bra L; st.global.u32 [%rd3], %r11; ret; }\n"
+    /* floats: chains whose NaNs are only looked at in the end; predicates; conversions; half precision */
+    ENTRY("floats") "ld.global.f32 %f1, [%rd3]; mov.f32 %f2, %f1; mov.f32 %f9, 0f00000000; mov.u32 %r6, 0;\n"
+                    "L: fma.rn.f32 %f2, %f2, %f1, %f9; sub.f32 %f3, %f2, %f2; div.rn.f32 %f4, %f3, %f9; add.f32 %f5, "
+                    "%f4, %f2; min.f32 %f6, %f5, %f1; max.f32 %f7, %f6, %f4;\n"
+                    "setp.nan.f32 %p1, %f5, %f5; @%p1 add.f32 %f9, %f9, 0f3F800000; @!%p1 mov.f32 %f9, %f5; neg.f32 "
+                    "%f8, %f4; abs.f32 %f10, %f8; ex2.approx.f32 %f11, %f6; fma.rz.f32 %f12, %f11, %f10, %f2;\n"
+                    "cvt.rn.f16.f32 %h1, %f2; cvt.f32.f16 %f13, %h1; cvt.rzi.s32.f32 %r7, %f2; cvt.rn.f32.s32 %f14, "
+                    "%r7; cvt.f64.f32 %fd1, %f2; sqrt.rn.f64 %fd2, %fd1; cvt.rn.f32.f64 %f15, %fd2;\n"
+                    "mov.b32 %r8, %f4; mov.b32 %r9, %f12; xor.b32 %r10, %r8, %r9; mov.b32 %r11, %f13; xor.b32 %r10, "
+                    "%r10, %r11; mov.b32 %r11, %f15; xor.b32 %r10, %r10, %r11; mov.b32 %r11, %f10; add.u32 %r10, %r10, "
+                    "%r11;\n"
+                    "mov.b32 %r11, %f7; xor.b32 %r10, %r10, %r11; mov.b32 %r11, %f14; xor.b32 %r10, %r10, %r11; "
+                    "add.u32 %r12, %r12, %r10;\n"
+                    "add.u32 %r6, %r6, 1; setp.lt.u32 %p2, %r6, %r30; @%p2 bra L; st.global.f32 [%rd3], %f2; "
+                    "mul.wide.u32 %rd5, %r4, 4; st.global.u32 [%rd3+65536], %r12; ret; }\n"
+    /* global accesses under a predicate, of vectors, of bytes; whole warps leave early */
+    ENTRY("global") "setp.ge.u32 %p1, %r4, %r30; @%p1 exit; mov.u32 %r6, 0; mul.wide.u32 %rd4, %r4, 16; add.u64 %rd5, "
+                    "%rd1, %rd4; cvt.u64.u32 %rd6, %r4; add.u64 %rd7, %rd1, %rd6; mul.wide.u32 %rd8, %r4, 8; add.u64 "
+                    "%rd8, %rd8, %rd1;\n"
+                    "L: ld.global.v4.u32 {%r7,%r8,%r9,%r10}, [%rd5]; and.b32 %r11, %r7, 3; setp.eq.u32 %p2, %r11, %r6; "
+                    "@%p2 ld.global.u32 %r12, [%rd3+4096]; ld.global.u8 %r13, [%rd7+128]; add.u64 %rd10, %rd6, %rd7; "
+                    "ld.global.u16 %r14, [%rd10+130];\n"
+                    "ld.global.u64 %rd9, [%rd8+1024]; cvt.u32.u64 %r15, %rd9; add.u32 %r16, %r16, %r15; add.u32 %r16, "
+                    "%r16, %r12; add.u32 %r16, %r16, %r13; add.u32 %r16, %r16, %r14; setp.ne.u32 %p3, %r11, %r6; @%p3 "
+                    "st.global.u32 [%rd3+131072], %r16;\n"
+                    "st.global.v4.u32 [%rd5+262144], {%r16,%r8,%r9,%r10}; st.global.u64 [%rd8+524288], %rd9; "
+                    "st.global.u8 [%rd7+700000], %r16; shfl.sync.bfly.b32 %r17, %r16, 8, 31, -1; add.u32 %r16, %r16, "
+                    "%r17; shfl.sync.up.b32 %r18|%p4, %r16, 3, 0, -1; selp.u32 %r19, %r18, 7, %p4; xor.b32 %r16, %r16, "
+                    "%r19;\n"
+                    "add.u32 %r6, %r6, 1; setp.lt.u32 %p5, %r6, 6; @%p5 bra L; st.global.u32 [%rd3+800000], %r16; ret; "
+                    "}\n"
+    /* the address walks out of the allocation in some round */
+    ENTRY("walks") "mov.u32 %r6, 0;\nL: ld.global.u32 %r7, [%rd3]; add.u32 %r8, %r8, %r7; st.global.u32 [%rd3+32], "
+                   "%r8; add.u64 %rd3, %rd3, 4096; add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, 100000; @%p1 bra L; ret; "
+                   "}\n" ENTRY("crooked") "mov.u32 %r6, 0; mov.u32 %r9, tile;\nL: st.shared.u32 [%r9], %r6; "
+                                          "ld.shared.u32 %r7, [%r9]; add.u32 %r8, %r6, 1; shr.u32 %r10, %r8, 7; "
+                                          "add.u32 %r9, %r9, %r10; mov.u32 %r6, %r8; setp.lt.u32 %p1, %r6, 400; @%p1 "
+                                          "bra L; st.global.u32 [%rd3], %r7; ret; }\n" ENTRY(
+                                              "forever") "L: add.u32 %r5, %r5, 1; setp.ne.u32 %p1, %r5, 0; @%p1 bra L; "
+                                                         "bra L; }\n";
+
+enum { BYTES = 1 << 20 };
+
+/* ---- the child: one line a launch -------------------------------------------------------------------------------- */
+static uint8_t *memory;
+
+static void launch(struct sg_module *m, const char *name, const uint32_t grid[2], uint32_t x, uint32_t y,
+                   const uint64_t *args, uint64_t seed, uint64_t limit, bool unfollowed)
+{
+    static uint8_t params[256];
+    struct sg_launch l = {.kernel = sg_module_kernel(m, name),
+                          .grid = {grid[0], grid[1], 1},
+                          .block = {x, y, 1},
+                          .params = params,
+                          .seed = seed,
+                          .max_instructions = limit,
+                          .unfollowed = unfollowed};
+    if (!l.kernel) {
+        printf("%s is not there\n", name);
+        return;
+    }
+    const struct sg_kernel_info *i = sg_kernel_info(l.kernel);
+    for (unsigned p = 0; p < i->nparam; p++)
+        memcpy(params + i->param_offset[p], &args[p], i->param_bytes[p]);
+    uint32_t s = 7;
+    for (uint32_t k = 0; k < 4 * BYTES / 4; k++) {
+        s = s * 1664525u + 1013904223u;
+        float f = (float)(int)(s >> 8) * 1e-5f - 80; /* some bits of NaN among them */
+        uint32_t u = k % 97 ? 0 : 0x7F800001u + s % 7;
+        memcpy(memory + 4 * k, u ? (void *)&u : (void *)&f, 4);
+    }
+    struct sg_stats stats = {0};
+    struct sg_fault fault;
+    int r = sg_execute(dev, &l, &stats, &fault);
+    char hash[DT_SHA256_TEXT], of[DT_SHA256_TEXT], text[700] = "";
+    dt_sha256_text(memory, 4 * BYTES, hash);
+    dt_sha256_text(&stats, sizeof stats, of);
+    if (r < 0)
+        sg_fault_text(&fault, text, sizeof text);
+    for (char *at = text; (at = strstr(at, "0x"));) /* memory lies elsewhere in another process */
+        for (at += 2; *at && strchr("0123456789abcdef", *at); at++)
+            *at = '-';
+    printf("%s block %u,%u seed %llu: %d, memory %.20s, %llu instructions, counters %.20s %s\n", name, x, y,
+           (unsigned long long)seed, r, hash + 7, (unsigned long long)stats.instructions, r < 0 ? "-" : of + 7, text);
+}
+
+static int child(void)
+{
+    struct dt_err e = {0};
+    uint64_t at;
+    struct sg_module *m, *bench;
+    if (sg_device_new(sg_model_find(NULL), &dev) < 0 || sg_mem_alloc(dev, 4 * BYTES, &at) < 0)
+        return 2;
+    memory = (uint8_t *)(uintptr_t)at; // NOLINT
+    if (sg_module_load(dev, small, sizeof small - 1, &m, &e) < 0) {
+        printf("%s\n", e.detail ? e.detail : "does not load");
+        return 2;
+    }
+    static const char *const name[] = {"part", "shapes", "floats", "global", "walks", "crooked"};
+    static const uint32_t threads[] = {32, 256, 80, 7};
+    for (size_t k = 0; k < sizeof name / sizeof *name; k++)
+        for (size_t t = 0; t < sizeof threads / sizeof *threads; t++)
+            for (uint64_t seed = 0; seed < 3 && !(k == 3 && threads[t] < 32);
+                 seed++) /* shfl from lanes that never were */
+                launch(m, name[k], (uint32_t[]){9, 1}, threads[t], 1, (uint64_t[]){at, k == 3 ? 1500 : 20}, seed, 0,
+                       seed == 2);
+    launch(m, "forever", (uint32_t[]){3, 1}, 64, 1, (uint64_t[]){at, 0}, 0, 2000000, false);
+    char path[4096];
+    snprintf(path, sizeof path, "%s/bench/softgpu/kernels.ptx", getenv("DOVETAIL_SOURCE"));
+    FILE *f = fopen(path, "rb");
+    static char text[1 << 20];
+    size_t n = f ? fread(text, 1, sizeof text, f) : 0;
+    if (f)
+        fclose(f);
+    if (sg_module_load(dev, text, n, &bench, &e) < 0)
+        return 2;
+    uint64_t a = at, b = at + BYTES, c = at + 2ull * BYTES;
+    launch(bench, "gemm16", (uint32_t[]){5, 4}, 16, 16, (uint64_t[]){a, b, c, 64, 70, 50}, 0, 0, false);
+    launch(bench, "gemm64", (uint32_t[]){2, 2}, 256, 1, (uint64_t[]){a, b, c, 128, 64}, 0, 0, false);
+    launch(bench, "gemm128", (uint32_t[]){1, 2}, 256, 1, (uint64_t[]){a, b, c, 128, 64}, 0, 0, false);
+    launch(bench, "softmax", (uint32_t[]){9, 1}, 256, 1, (uint64_t[]){a, c, 700}, 0, 0, false);
+    launch(bench, "layernorm", (uint32_t[]){9, 1}, 256, 1, (uint64_t[]){a, b, b + 8192, c, 1000}, 0, 0, false);
+    launch(bench, "saxpy", (uint32_t[]){9, 1}, 256, 1, (uint64_t[]){a, c, 0x3FC00000, 2200}, 0, 0, false);
+    launch(bench, "gelu", (uint32_t[]){9, 1}, 256, 1, (uint64_t[]){a, c, 2200}, 0, 0, false);
+    launch(bench, "transpose", (uint32_t[]){4, 4}, 32, 8, (uint64_t[]){a, c, 128}, 0, 0, false);
+    launch(bench, "sum", (uint32_t[]){9, 1}, 256, 1, (uint64_t[]){a, c, 2200}, 0, 0, false);
+    sg_module_free(bench);
+    sg_module_free(m);
+    sg_device_free(dev);
+    struct sg_jit_figures fig;
+    sg_jit_figures(&fig);
+    fprintf(stderr, "%llu regions compiled, %llu refused\n", (unsigned long long)fig.compiled,
+            (unsigned long long)fig.refused);
+    return fig.refused ? 3 : sg_jit_mode() == SG_JIT_ALWAYS && !fig.compiled ? 4 : 0;
+}
+
+/* ---- the parent -------------------------------------------------------------------------------------------------- */
+static char *run(const char *mode)
+{
+    char command[4500];
+    snprintf(command, sizeof command, "DOVETAIL_SOFTGPU_THREADS=1 DOVETAIL_SOFTGPU_JIT=%s '%s' child", mode, self);
+    FILE *p = popen(command, "r");
+    assert_non_null(p);
+    char *s = calloc(1, 1 << 20);
+    assert_non_null(s);
+    size_t n = fread(s, 1, (1 << 20) - 1, p);
+    int status = pclose(p);
+    if (status)
+        print_error("%s: status %d\n%s\n", mode, status, s);
+    assert_int_equal(status, 0);
+    assert_true(n > 1000);
+    return s;
+}
+
+static void same_everything(void **state)
+{
+    (void)state;
+    if (!sg_llvm_ready() || !__builtin_cpu_supports("x86-64-v4"))
+        SKIP(sg_llvm_ready() ? "this CPU has no AVX-512" : sg_llvm_why());
+    char *interpreted = run("0"), *compiled = run("always"), *a = interpreted, *b = compiled;
+    unsigned lines = 0, wrong = 0;
+    while (*a && *b) {
+        size_t n = strcspn(a, "\n"), k = strcspn(b, "\n");
+        if (n != k || memcmp(a, b, n)) {
+            print_error("interpreted: %.*s\ncompiled:    %.*s\n", (int)n, a, (int)k, b);
+            wrong++;
+        }
+        lines++;
+        a += n + (a[n] != 0);
+        b += k + (b[k] != 0);
+    }
+    assert_int_equal(wrong, 0);
+    assert_string_equal(a, b);
+    assert_true(lines > 70);
+    free(interpreted);
+    free(compiled);
+}
+
+int main(int argc, char **argv)
+{
+    self = argv[0];
+    if (argc == 2 && !strcmp(argv[1], "child"))
+        return child();
+    const struct CMUnitTest tests[] = {cmocka_unit_test(same_everything)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
