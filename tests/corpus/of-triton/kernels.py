@@ -118,6 +118,13 @@ def bias_gelu(x, bias, y, n, N, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def bias_relu(x, bias, y, n, N, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x + i, i < n).to(tl.float32) + tl.load(bias + i % N, i < n)
+    tl.store(y + i, tl.maximum(v, 0.0).to(y.dtype.element_ty), i < n)
+
+
+@triton.jit
 def gelu(x, y, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     v = tl.load(x + i, i < n).to(tl.float32)

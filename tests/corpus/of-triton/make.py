@@ -120,6 +120,15 @@ def _(t):
     k.residual[(16,)](p, x, y, 128 * 128, BLOCK=1024)
 
 
+@case("sm_90", "triton-epilogue-90")
+def _(t):
+    """A product by wgmma whose result goes through shared memory and is stored by vectors; rows of blocks behind it."""
+    x, w, b = t("x", 512, 64), t.weight("w", 64, 512), t("b", 512, role="weight", dtype="float32")
+    h, y = t.inner("h", 512, 512), t.out("y", 512, 512)
+    k.matmul[(8, 8)](x, w, h, 512, 512, 64, BM=64, BN=64, BK=64, num_warps=4)
+    k.bias_relu[(256,)](h, b, y, 512 * 512, 512, BLOCK=1024)
+
+
 @case("sm_90", "triton-own-90")
 def _(t):
     """Descriptors that the kernel makes for itself; rows behind it."""

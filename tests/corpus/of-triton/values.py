@@ -113,7 +113,12 @@ def norms(b):
     return {"s": to_bf16(v), "y": to_bf16(softmax(n))}
 
 
-WANT = {"triton-mlp-80": lambda b: mlp(b, False), "triton-mlp-90": lambda b: mlp(b, True),
+def epilogue(b):
+    return {"y": to_f16(np.maximum(to_f16(b("x", 512, 64) @ b("w", 64, 512)) + b("b", 512), 0))}
+
+
+WANT = {"triton-epilogue-90": epilogue,
+        "triton-mlp-80": lambda b: mlp(b, False), "triton-mlp-90": lambda b: mlp(b, True),
         "triton-own-90": lambda b: {"y": to_f16(softmax(to_f16(b("x", 128, 128) @ b("w", 128, 256))))},
         "triton-persistent-90": persistent, "triton-grouped-80": grouped, "triton-attention-80": attention,
         "triton-attention-90": attention, "triton-int8-80": int8, "triton-fp8-90": eight, "triton-norms-100": norms}
