@@ -606,6 +606,43 @@ static void warp_group_matrices(void **state)
 #undef MMA
 }
 
+/* A tensor map that lies in memory names any memory, whoever wrote it there: another launch, or the kernel itself. */
+static void maps_in_memory(void **state)
+{
+#define COPY                                                                                                           \
+    "mov.b32 %r20, s; cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%r20], "            \
+    "[%rd3, {%r1}], [%r20];"
+    check(ROW("128", COPY), false, SITES(READ(D, P, -1)));
+    check(ROW("128", COPY), true, SITES(READ(D, P, -1))); /* constant content is no map of this launch */
+    check(ROW("128", "mov.b32 %r21, s; tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r21], %rd4;"
+                     "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd3], "
+                     "[%r21], 128;" COPY),
+          false, SITES(WRITE(D, P, 0), READ(D, P, -1)));
+#undef COPY
+}
+
+/* What an mbarrier orders, the pass does not know: of memory that only it orders, nothing is believed. */
+static void mbarriers_order_nothing(void **state)
+{
+#define WAIT                                                                                                           \
+    "mov.b32 %r20, bar; mbarrier.arrive.shared.b64 _, [%r20]; W: mbarrier.try_wait.parity.shared.b64 %p3, [%r20], 0; " \
+    "@!%p3 bra W;"
+#define LOADED                                                                                                         \
+    "ld.shared.u32 %r10, [s]; mul.wide.u32 %rd10, %r10, 4; add.s64 %rd11, %rd4, %rd10; st.global.u32 [%rd11], %r9;"
+#define SHARED_ROW(body)                                                                                               \
+    HEAD ".shared .align 8 .b64 bar; .visible .entry k(.param .u64 x, .param .u64 y, .param .u32 n) .reqntid 128 "     \
+         "{.shared .b32 s[64]; .reg .pred %p<9>; .reg .b32 %r<40>; .reg .f32 %f<20>; .reg .b64 %rd<40>;" THREAD body   \
+         "ret; }"
+    check(SHARED_ROW("st.shared.u32 [s], %r1;" WAIT LOADED), false, SITES(WRITE(D, P, 1)));
+    check(SHARED_ROW("st.shared.u32 [s], %r1;" WAIT "bar.sync 0;" LOADED), false, SITES(WRITE(P, P, 1)));
+    /* one elected lane of each warp at a barrier, whoever is elected: no barrier of the block */
+    check(SHARED_ROW("st.shared.u32 [s], %r1; elect.sync _|%p1, -1; @!%p1 bra E; barrier.sync 0; E:" LOADED), false,
+          SITES(WRITE(D, P, 1)));
+#undef SHARED_ROW
+#undef LOADED
+#undef WAIT
+}
+
 int main(void)
 {
     const struct CMUnitTest t[] = {
@@ -613,6 +650,8 @@ int main(void)
         cmocka_unit_test(elected_lanes),
         cmocka_unit_test(doubtful_elections),
         cmocka_unit_test(warp_group_matrices),
+        cmocka_unit_test(maps_in_memory),
+        cmocka_unit_test(mbarriers_order_nothing),
         cmocka_unit_test(gathers),
         cmocka_unit_test(video),
         cmocka_unit_test(guards),

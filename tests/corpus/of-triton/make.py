@@ -129,6 +129,15 @@ def _(t):
     k.bias_relu[(256,)](h, b, y, 512 * 512, 512, BLOCK=1024)
 
 
+@case("sm_90", "triton-loads-90")
+def _(t):
+    """The same, the operands by copies of tensors."""
+    x, w, b = t("x", 512, 64), t.weight("w", 64, 512), t("b", 512, role="weight", dtype="float32")
+    h, y = t.inner("h", 512, 512), t.out("y", 512, 512)
+    k.matmul_loads[(8, 8)](x.tiles(64, 64), w.tiles(64, 64), h, 512, 64, BM=64, BN=64, BK=64, num_warps=4)
+    k.bias_relu[(256,)](h, b, y, 512 * 512, 512, BLOCK=1024)
+
+
 @case("sm_90", "triton-own-90")
 def _(t):
     """Descriptors that the kernel makes for itself; rows behind it."""
