@@ -173,6 +173,11 @@ int dev_machine_count(const struct dev_machine_kernel *k, struct dev_machine_cos
     dt_free_ double *lanes = NULL, *clocks = NULL;
     double way[SASS_WAYS];
     int r = code_read(&c, k->cubin, k->len, k->entry, why, e);
+    for (uint32_t i = 0; i < c.n && !r; i++)
+        if (c.inst[i].op->dst[0] == 'g') { /* how long one keeps the tensor cores is not in sass-pipes.def */
+            dt_str_addf(why, "'%s' has products of warp groups", k->entry);
+            r = 1;
+        }
     if (!r) {
         dt_str_addf(&name, ".text.%s", k->entry);
         bool there = elf_open(&f, k->cubin, k->len) && name.s && elf_find(&f, name.s, &text);

@@ -108,7 +108,9 @@ static unsigned sass_place(char letter, unsigned form)
     case 'V':
     case 'K':
     case 'o': return third ? 32 : 64;
-    case 'C': return 64;
+    case 'C':
+    case 'G': return 64;
+    case 'g': return 24;
     default: return 32;
     }
 }
@@ -118,6 +120,17 @@ static unsigned mma_width(const struct sass_inst *i, char letter)
 {
     unsigned a = bits(i, 75, 1) || (bits(i, 83, 1) && !bits(i, 78, 1)) ? 4 : 2;
     return letter == 'm' ? a : letter == 'n' ? a / 2 : bits(i, 76, 1) ? 4 : 2;
+}
+
+/* Registers that the sum of an HGMMA has in each thread: 64 rows of N over 128 threads. */
+static unsigned gmma_width(const struct sass_inst *i)
+{
+    unsigned n = 8 * bits(i, 53, 5) + 8;
+    if (i->op->code == 0x1f1) { /* N of 8, 16, 24, 32, 48, 64 … 256 */
+        unsigned k = bits(i, 53, 6) / 3;
+        return (k < 4 ? 8 * (k + 1) : 16 * (k - 1)) / 2;
+    }
+    return bits(i, 75, 1) ? n / 2 : n / 4;
 }
 
 static unsigned size_of(unsigned code) { return code == 5 ? 2 : code == 6 ? 4 : 1; }
@@ -145,6 +158,14 @@ static void destination(struct sass_inst *i, uint64_t mask[2])
         i->dst_kind = bits(i, 70, 1) ? SASS_NONE : SASS_REG;
         break;
     case 'a': width = size == 2 || size == 5 ? 2 : 1; break;
+    case 'g':
+        width = gmma_width(i);
+        sass_forget(mask, 84, 3); /* which barrier of the warp group it opens: scheduling */
+        if (bits(i, 9, 3) == 4)
+            sass_forget(mask, 24, 8); /* uniform registers of descriptors */
+        else
+            sass_forget(mask, 32, 8);
+        break;
     case 't': i->dst_kind = bits(i, 9, 3) == 7 ? SASS_NONE : SASS_REG; break;
     default: break;
     }
@@ -185,10 +206,14 @@ bool sass_decode(const uint64_t word[2], struct sass_inst *ret)
                 continue;
             }
             unsigned at = sass_place(*s, form);
+            if (*s == 'g' && form != 6) /* a descriptor */
+                continue;
             bool half = strchr("HIJKE", *s) != NULL;
             unsigned width = strchr("RSTV", *s)  ? 2
                              : *s == 'A'         ? (bits(&i, 84, 2) == 3 ? 2 : 1)
                              : strchr("mno", *s) ? mma_width(&i, *s)
+                             : *s == 'g'         ? 4
+                             : *s == 'G'         ? gmma_width(&i)
                                                  : 1;
             if (i.op->code == 0x03f && *s == 'V')
                 width = 4;
@@ -196,7 +221,7 @@ bool sass_decode(const uint64_t word[2], struct sass_inst *ret)
                 i.src[i.nsrc++] = (struct sass_opnd){.kind = SASS_UREG, .width = 1, .reg = (uint16_t)bits(&i, 24, 6)};
                 continue;
             }
-            sass_operand(&i, at, half, width, *s == 'C', mask, &i.src[i.nsrc]);
+            sass_operand(&i, at, half, width, strchr("CgG", *s) != NULL, mask, &i.src[i.nsrc]);
             if ((*i.op->dst == 'u') && at == 32 && form == 1 && i.src[i.nsrc].kind == SASS_REG)
                 i.src[i.nsrc].kind = SASS_UREG;
             i.nsrc++;
@@ -311,7 +336,9 @@ void sass_print(const struct sass_inst *i, struct dt_str *out)
     unsigned at = 0;
     for (const char *s = i->op->src; *s; s++, comma = ", ") {
         dt_str_add(out, comma);
-        if (*s == 'p')
+        if (*s == 'g' && at + 1 == i->nsrc)
+            dt_str_add(out, "gdesc");
+        else if (*s == 'p')
             print_predicate(bits(i, 87, 3), bits(i, 90, 1), out);
         else
             print_operand(&i->src[at++], *s, sass_is(i, "I2F") && !bits(i, 84, 2), out);

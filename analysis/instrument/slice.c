@@ -8,7 +8,8 @@
  * under the same control:
  *     arithmetic, parameters, tables that nobody writes, constant buffers     kept where needed
  *     loads of shared or local memory                                         with every store there, and every barrier
- *     shuffles and votes                                                      with every barrier
+ *     shuffles and votes                                                      with every barrier but mbarriers
+ *     elect                                                                   as it is
  *
  * A call goes like any instruction whose result nobody needs, if all that it can run does is to compute: memory of its
  * own frame and parameters, tables, no barrier, no end.
@@ -113,6 +114,8 @@ static void keep_value(struct slice *s, uint32_t at)
     } else if (i->op == PTX_OP_SHFL || i->op == PTX_OP_VOTE) {
         s->sync = true;
         s->ok &= !guarded(s, at);
+    } else if (i->op == PTX_OP_ELECT) { /* by its mask alone; one that is not believed is data */
+        s->ok &= !guarded(s, at);
     } else if (flags & (PTX_F_READS | PTX_F_WRITES | PTX_F_ATOMIC | PTX_F_BARRIER | PTX_F_CONVERGENT | PTX_F_BRANCH |
                         PTX_F_TERMINATOR | PTX_F_CALL | PTX_F_SIDE)) {
         s->ok = false;
@@ -182,7 +185,9 @@ static bool keep_memory(struct slice *s)
         unsigned flags = ptx_op_info(i->op)->flags;
         if (s->keep[at] || !s->t->cfg.block[s->t->cfg.block_of[at]].reachable)
             continue;
-        bool barrier = s->sync && flags & PTX_F_BARRIER, any = s->shared || s->local;
+        /* mbarriers order memory, no shuffle */
+        bool barrier = flags & PTX_F_BARRIER && (flags & (PTX_F_READS | PTX_F_WRITES) ? s->shared : s->sync),
+             any = s->shared || s->local;
         bool store = flags & PTX_F_WRITES && i->space != PTX_PARAM && /* of a call that goes */
                      (i->space == PTX_LOCAL     ? s->local
                       : i->space == PTX_GENERIC ? any

@@ -17,7 +17,7 @@
 
 static bool whole_barrier(const struct ana_taint_state *s, const struct ptx_inst *i)
 {
-    if (i->pred != PTX_NO_REG)
+    if (i->pred != PTX_NO_REG || s->choosy[i - s->f->inst])
         return false;
     switch (i->op) {
     case PTX_OP_BAR_SYNC:

@@ -186,7 +186,7 @@ bool ana_sites_add(struct ana_taint_state *s, struct ana_sites *out, size_t *cap
             y.guard = s->reg[source->reg]; /* how many bytes are read at all */
         if (!y.bytes)
             ana_span_find(s, i, &y, prov);
-        if (!y.bytes && !y.span)
+        if ((!y.bytes && !y.span) || s->choosy[at] & ANA_CHOOSES_PLACE)
             y.address = DATA;
         if (!add_site(s, out, cap, y, prov))
             return false;

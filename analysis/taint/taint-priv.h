@@ -58,6 +58,10 @@ struct ana_taint_state {
     uint8_t *branch; /* per block: level its branch was applied at */
     uint8_t *kind;   /* per register: number, base, bits (binding.c) */
     uint32_t *align; /* per parameter: what its buffers must be aligned to, 0: nothing */
+    /* lanes.c: ANA_LANE, ANA_CHOICE of registers and basic blocks; per instruction, ANA_CHOOSES_*, and whether it is an
+     * elect.sync of all lanes */
+    uint8_t *lane_reg, *lane_block, *choosy;
+    bool *elects;
     /* of the instruction at hand */
     uint8_t src;
     uint64_t *src_prov;
@@ -168,6 +172,20 @@ uint8_t ana_binding_load(struct ana_taint_state *s, const struct ptx_inst *i, co
 bool ana_binding_low(struct ana_taint_state *s, const struct ptx_inst *i);
 /* Is the operand, or the base of the address, a number made of pointer bits? */
 bool ana_binding_bits(const struct ana_taint_state *s, const struct ptx_opnd *o);
+
+/* control.c: `block` is called for each basic block that the branch at the end of block b decides about, `merge` for
+ * each register whose value it chooses. */
+void ana_branch(struct dt_arena *a, const struct ptx_function *f, const struct ptx_cfg *cfg,
+                const struct ptx_live *live, uint32_t b, void (*block)(uint32_t x, void *user),
+                void (*merge)(uint32_t r, void *user), void *user);
+
+/* lanes.c: does another lane make another value; would another choice of elect.sync? */
+enum { ANA_LANE = 1, ANA_CHOICE = 2 };
+/* What the choice may change of an instruction: where it goes; anything about it. */
+enum { ANA_CHOOSES_PLACE = 1, ANA_CHOOSES_ALL = 2 };
+bool ana_lanes(struct ana_taint_state *s); /* false: memory */
+/* Instruction `at` elects one lane of each warp that comes to it, and whole warps come. */
+bool ana_elects(const struct ana_taint_state *s, uint32_t at);
 
 /* callee.c */
 unsigned ana_call_effect(struct ana_taint_state *s, const struct ptx_inst *call);

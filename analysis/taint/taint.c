@@ -4,11 +4,14 @@
  * provenance, the set of parameters and variables that a register's value may have been computed from by arithmetic,
  * beside it. Everything is iterated to a fixpoint; every transfer is monotone.
  *
- *   sources of data    loads of global memory; atomics; match, activemask, elect, barrier reductions, mbarrier
- *                      tests; results of floating point whose bits PTX leaves open (PTX_F_OPEN: approximations,
- *                      matrices); machine registers; results of calls; registers that may be read before they are
- *                      written; shared memory that is read without a store, or where no barrier orders stores and
- *                      loads (cells.c); the carry flag by what set it, or where nothing did; anything opaque
+ *   sources of data    loads of global memory; atomics; match, activemask, barrier reductions, mbarrier tests; an
+ *                      elect that not all lanes come to, and what depends on which lane was elected (lanes.c);
+ *                      results of floating point whose bits PTX leaves open (PTX_F_OPEN: approximations, matrices);
+ *                      machine registers; results of calls; registers that may be read before they are written;
+ *                      shared memory that is read without a store, or where no barrier orders stores and loads
+ *                      (cells.c); the carry flag by what set it, or where nothing did; anything opaque
+ *   no source          wgmma: its descriptors name shared memory of the block whatever they hold, so that no byte of a
+ *                      buffer is touched; what it gives is open
  *   constant           loads whose provenance is buffers with constant content only
  *   none               parameters, geometry registers, variables that nothing writes
  *   cells              a store joins value, address and guard into its variable; unknown addresses into every
@@ -255,6 +258,11 @@ static void taint_value(struct ana_taint_state *s, const struct ptx_opnd *o, uin
 static void memory_inst(struct ana_taint_state *s, uint32_t at, const struct ptx_inst *i, const struct ptx_op_info *op,
                         uint8_t guard)
 {
+    if (i->op ==
+        PTX_OP_WGMMA_MMA_ASYNC) { /* descriptors name shared memory of the block, and nothing is written there */
+        assign(s, i, DATA, NULL);
+        return;
+    }
     uint64_t *prov = dt_new_array(&s->a, uint64_t, s->words), *out = dt_new_array(&s->a, uint64_t, s->words);
     if (!prov || !out || op->addr_opnd < 0 || op->addr_opnd >= i->nopnd) {
         everything(s);
@@ -266,6 +274,8 @@ static void memory_inst(struct ana_taint_state *s, uint32_t at, const struct ptx
             s->src = DATA;
         }
     uint8_t where = taint_address(s, &i->opnd[op->addr_opnd], prov), all = s->src > guard ? s->src : guard;
+    if (s->choosy[at] & ANA_CHOOSES_ALL)
+        all = DATA;
     switch (i->op) {
     case PTX_OP_LD:
     case PTX_OP_LDU: {
@@ -386,8 +396,8 @@ static void taint_step(struct ana_taint_state *s, uint32_t at)
         uint8_t v = s->src;
         if (op->flags & PTX_F_CONVERGENT && guard > v)
             v = guard;
-        if (i->op == PTX_OP_ACTIVEMASK || i->op == PTX_OP_MATCH || i->op == PTX_OP_ELECT || i->op == PTX_OP_BAR_RED ||
-            i->op == PTX_OP_BARRIER_RED)
+        if (i->op == PTX_OP_ACTIVEMASK || i->op == PTX_OP_MATCH || (i->op == PTX_OP_ELECT && !ana_elects(s, at)) ||
+            i->op == PTX_OP_BAR_RED || i->op == PTX_OP_BARRIER_RED || s->choosy[at] & ANA_CHOOSES_ALL)
             v = DATA;
         if (ptx_is_open(i)) /* another device may give other bits: no proof rests on them */
             v = DATA;
@@ -406,52 +416,27 @@ static void taint_step(struct ana_taint_state *s, uint32_t at)
         if (i->op == PTX_OP_SHL || i->op == PTX_OP_MUL || (i->op == PTX_OP_MAD && !base)) /* scaled: no address */
             s->src_prov[s->unknown / 64] &= ~(UINT64_C(1) << s->unknown % 64);
         assign(s, i, v, s->src_prov);
+        if (i->op == PTX_OP_ELECT && i->opnd[0].kind == PTX_O_REG) /* which lane it is */
+            taint_raise(s, &s->reg[i->opnd[0].reg], DATA);
     }
 }
 
 /* ---- control ----------------------------------------------------------------------------------------------------- */
-static void mark_def(uint32_t r, bool write, void *user)
+struct decided {
+    struct ana_taint_state *s;
+    uint8_t level;
+};
+
+static void decided_block(uint32_t x, void *user)
 {
-    if (write)
-        set_bit(user, r);
+    struct decided *d = user;
+    taint_raise(d->s, &d->s->block[x], d->level);
 }
 
-/* The branch at the end of block b depends on data of `level`. */
-static void apply_branch(struct ana_taint_state *s, uint32_t b, uint8_t level)
+static void decided_merge(uint32_t r, void *user)
 {
-    const struct ptx_block *k = &s->cfg.block[b];
-    uint32_t n = s->cfg.nblock, meet = k->ipdom;
-    uint8_t *count = dt_new_array(&s->a, uint8_t, n);
-    bool *seen = dt_new_array(&s->a, bool, n);
-    uint32_t *stack = dt_new_array(&s->a, uint32_t, (size_t)n + 1);
-    uint64_t *def = dt_new_array(&s->a, uint64_t, (size_t)s->f->nreg / 64 + 1);
-    if (!count || !seen || !stack || !def)
-        return;
-    for (uint32_t i = 0; i < k->nsucc; i++) {
-        bool again = false;
-        for (uint32_t j = 0; j < i; j++)
-            again |= k->succ[j] == k->succ[i];
-        if (again || k->succ[i] == meet)
-            continue;
-        memset(seen, 0, n * sizeof *seen);
-        ptx_mark_reached(&s->cfg, k->succ[i], meet, seen, stack);
-        for (uint32_t x = 0; x < n; x++)
-            count[x] += seen[x] && count[x] < 2;
-    }
-    for (uint32_t x = 0; x < n; x++) {
-        if (!count[x])
-            continue;
-        taint_raise(s, &s->block[x], level);
-        for (uint32_t i = s->cfg.block[x].first; i <= s->cfg.block[x].last; i++)
-            ptx_inst_regs(&s->f->inst[i], mark_def, def);
-    }
-    for (uint32_t x = 0; x < n; x++) {
-        if ((x != meet && count[x] < 2) || !s->live.in)
-            continue;
-        for (uint32_t w = 0; w < s->live.words; w++)
-            for (uint64_t v = s->live.in[x][w] & def[w]; v; v &= v - 1)
-                taint_raise(s, &s->reg[w * 64 + (uint32_t)__builtin_ctzll(v)], level);
-    }
+    struct decided *d = user;
+    taint_raise(d->s, &d->s->reg[r], d->level);
 }
 
 static void control(struct ana_taint_state *s)
@@ -471,7 +456,8 @@ static void control(struct ana_taint_state *s)
         if (level <= s->branch[b])
             continue;
         s->branch[b] = level;
-        apply_branch(s, b, level);
+        struct decided d = {s, level};
+        ana_branch(&s->a, s->f, &s->cfg, &s->live, b, decided_block, decided_merge, &d);
         s->changed = true;
     }
 }
@@ -607,6 +593,7 @@ int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, s
     s.keep = &t.sites.arena;
     s.folded = dt_new_array(&t.sites.arena, uint32_t, (size_t)f->ninst + 1);
     bool ok = s.reg && s.block && s.escapes && s.folded && !ana_fold(f, s.folded) && taint_prepare(&s);
+    ok = ok && ana_lanes(&s);
     if (ok && rc)
         everything(&s); /* too large for liveness: nothing can be said */
     ok = ok && ptx_reach_any(f, of_cluster, &s) >= 0;

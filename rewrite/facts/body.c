@@ -49,6 +49,8 @@ bool rw_is_global_access(const struct ptx_inst *i)
 {
     if (i->op == PTX_OP_OPAQUE)
         return true;
+    if (i->op == PTX_OP_WGMMA_MMA_ASYNC) /* descriptors of shared memory */
+        return false;
     const struct ptx_op_info *o = ptx_op_info(i->op);
     if (!(o->flags & (PTX_F_READS | PTX_F_WRITES)) || (o->flags & PTX_F_CALL))
         return false;

@@ -164,6 +164,45 @@ tma("tensor-selected-map", 2, 7, [30, 9], [128], [8, 4],
     coords=COORD + "setp.ne.u32 %d, %c1, 0; selp.b64 %m, %m, %n, %d;", evidence="data-dependent")
 CASES[-1].read = {b: each((3, 3, 2), lambda *c, b=b: span(0, CASES[-1].buffers[b]["bytes"])) for b in "xy"}
 
+# by one lane of the warp, whichever that is: the same box in all of them; other coordinates in each
+ONE = "setp.ne.u32 %t, %r1, 0; @%t bra END;"
+for name, coords, more in (("tensor-elected", COORD, {}),
+                           ("tensor-elected-lane", COORD + "mov.u32 %c1, %laneid;",
+                            {"evidence": "data-dependent", "may": True})):
+    tma(name, 2, 7, [30, 9], [128], [8, 4], coords=coords, **more)
+    assert ONE in CASES[-1].ptx
+    CASES[-1].ptx = CASES[-1].ptx.replace(ONE, "elect.sync _|%t, -1; @!%t bra END;")
+CASES[-1].read = {"x": each((3, 3, 2), lambda *b: span(0, CASES[-1].buffers["x"]["bytes"]))}
+CASES[-1].may = {"y": each((3, 3, 2), lambda *b: span(0, CASES[-1].buffers["y"]["bytes"]))}
+# warps 0 and 1 of four copy a half each, by an elected lane; all threads store what wgmma gave
+_halves = tensor_map("x", 6, [64, 64], [128], [64, 32])
+Case("wgmma-of-elected-copies", HEAD + """
+.visible .entry k(.param .align 64 .b8 from[128], .param .u64 to) .reqntid 128
+{
+.reg .b64 %m, %q<9>; .reg .b32 %r<20>; .reg .f32 %f<5>; .reg .pred %p<6>;
+.shared .align 1024 .b8 tile[8192]; .shared .align 8 .b64 bar;
+mov.b64 %m, from; cvta.param.u64 %m, %m;
+mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0; mov.u32 %r2, %ctaid.x;
+@%p1 mbarrier.init.shared.b64 [bar], 1; bar.sync 0;
+@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 8192;
+shr.u32 %r3, %r1, 5; shfl.sync.idx.b32 %r4, %r3, 0, 31, -1;
+setp.lt.u32 %p2, %r1, 64; elect.sync _|%p3, -1; and.pred %p3, %p2, %p3;
+shl.b32 %r5, %r4, 5; shl.b32 %r6, %r4, 12; mov.b32 %r7, tile; add.u32 %r6, %r6, %r7; shl.b32 %r8, %r2, 6;
+@%p3 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r6], [%m, {0, %r5}], [bar];
+WAIT: mbarrier.try_wait.parity.shared.b64 %p4, [bar], 0; @!%p4 bra WAIT;
+bfe.u32 %r9, %r7, 4, 14; cvt.u64.u32 %q1, %r9; or.b64 %q1, %q1, 4611686293305294848;
+mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;
+wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %q1, %q1, 0, 1, 1, 0, 0;
+wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
+ld.param.u64 %q2, [to]; mad.lo.u32 %r10, %r2, 128, %r1; mul.wide.u32 %q3, %r10, 16; add.u64 %q2, %q2, %q3;
+st.global.v4.f32 [%q2], {%f1, %f2, %f3, %f4};
+ret;
+}
+""", [_halves, {"buffer": "y"}], {"x": buf(8192), "y": buf(6144)}, (3, 1, 1), (128, 1, 1),
+     read={"x": each((3, 1, 1), lambda *b: span(0, 8192))},
+     must={"y": each((3, 1, 1), lambda x, y, z: span(2048 * x, 2048))})
+
 # as people write it
 CUDA = r"""
 struct __align__(64) map { char bytes[128]; };

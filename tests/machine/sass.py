@@ -90,6 +90,48 @@ def disassembled(cubin):
         yield at, re.sub(r"`\((\S+)\)$", lambda m: "0x" + labels[m[1]], t), low, high
 
 
+def warp_groups(folder):
+    """PTX of wgmma in many shapes, and of copies of tensors in all their kinds. Products differ in width, types,
+    signs, transposition, and in whether the first factor is in registers, whether the sum is that of before."""
+    body = []
+    shapes = [(n, 16, "f32", "f16.f16") for n in (8, 24, 64, 96, 128, 200, 248)] + [(64, 16, "f32", "bf16.bf16")]
+    shapes += [(n, 16, "f16", "f16.f16") for n in (8, 64, 192)] + [(64, 8, "f32", "tf32.tf32")]
+    shapes += [(64, 32, a, f"{x}.{y}") for a in ("f32", "f16") for x in ("e4m3", "e5m2") for y in ("e4m3", "e5m2")]
+    shapes += [(n, 32, "s32", "s8.u8") for n in (8, 16, 24, 32, 48, 64, 128, 224, 256)]
+    for k, (n, depth, to, types) in enumerate(shapes):
+        count, letter = (n // 4, "r") if to == "f16" else (n // 2, "f" if to == "f32" else "r")
+        regs = [f"%{letter}{i}" for i in range(count)]
+        for form in range(4):
+            first = "{%r130, %r131, %r132, %r133}" if form & 1 else "%q1"
+            turn = "" if depth != 16 else ", 1" if form & 1 else ", 0, 1"
+            signs = "" if to == "s32" else ", 1, -1" if form & 2 else ", 1, 1"
+            body += [f"ld.global.b32 {r}, [%q3+{4 * i}];" for i, r in enumerate(regs)]
+            body += [f"wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n{n}k{depth}.{to}.{types} "
+                     f"{{{', '.join(regs)}}}, {first}, %q2, {'%p1' if form & 2 else 1}{signs}{turn}; "
+                     "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"]
+            body += [f"st.global.b32 [%q3+{4 * i + 4096 * k}], {r};" for i, r in enumerate(regs)]
+    copies = []
+    for n in range(1, 6):
+        at = f"[%q4, {{{', '.join(['%r131'] * n)}}}]"
+        for more, last in ("", ""), (".multicast::cluster", ", %h1"):
+            copies += [f"cp.async.bulk.tensor.{n}d.shared::cluster.global.mbarrier::complete_tx::bytes{more} [%r130], "
+                       f"{at}, [%r132]{last};"]
+        copies += [f"cp.async.bulk.tensor.{n}d.global.shared::cta.bulk_group {at}, [%r130];",
+                   f"cp.reduce.async.bulk.tensor.{n}d.global.shared::cta.add.bulk_group {at}, [%r130];",
+                   f"cp.async.bulk.prefetch.tensor.{n}d.L2.global {at};"]
+    path = os.path.join(folder, "warp-groups.ptx")
+    with open(path, "w", encoding="ascii") as f:
+        f.write(".version 8.6\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 x, .param .u64 d, "
+                ".param .align 64 .b8 m[128], .param .u32 n) .reqntid 128\n{\n.reg .b64 %q<9>; .reg .f32 %f<140>; "
+                ".reg .b32 %r<140>; .reg .b16 %h<2>; .reg .pred %p<3>;\nld.param.u64 %q1, [x]; ld.param.u64 %q2, [d]; "
+                "ld.param.u64 %q3, [x]; mov.b64 %q4, m; cvta.param.u64 %q4, %q4; ld.param.u32 %r130, [n]; "
+                "ld.param.u32 %r131, [n]; ld.param.u32 %r132, [n]; ld.param.u32 %r133, [n]; cvt.u16.u32 %h1, %r130; "
+                "setp.ne.u32 %p1, %r130, 5;\n" + "\n".join(body + copies) + "\n"
+                "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%q3], [%r130], 128;\n"
+                "prefetch.tensormap [%q4]; mbarrier.inval.shared.b64 [%r132];\nret;\n}\n")
+    return path
+
+
 def bits(number, double):
     try:
         value = float(number)
@@ -146,6 +188,9 @@ def differs(theirs, row, sm):
     got = written.split("/")[0].replace("U", "UR") if not written.startswith("-") else "-"
     if op not in NO_REGISTER and not op.startswith(("ATOM", "SYNCS")) and want != got:
         return f"writes {written}"
+    shape = re.match(r"[HIQ]GMMA\.64x(\d+)x\d+(\.F16)?", plain)  # 64 rows over 128 threads
+    if shape and written.split("/")[1] != str(int(shape[1]) // (4 if shape[2] else 2)):
+        return f"writes {written}"
     if op not in FLOATS:
         return None
     a, b = renamed(theirs, mine, op, sm)
@@ -178,6 +223,15 @@ def main():
             out = f"{d}/{os.path.basename(os.path.dirname(source))}"
             if ptx and not ptxas(ptx, 90, out):
                 jobs.append((out, 90))
+        for source in sorted(glob.glob(corpus + "/triton-*/*.ptx")) + [warp_groups(d)]:  # of our own, by Triton
+            with open(source, encoding="ascii") as f:
+                ptx = f.read()
+            target = int(re.search(r"^\.target sm_(\d+)", ptx, re.M)[1])
+            if target <= 90:
+                out = f"{d}/{os.path.basename(os.path.dirname(source))}-{os.path.basename(source)}"
+                log = ptxas(ptx, f"{target}a" if target == 90 else target, out)
+                assert not log or "error" not in log, log
+                jobs.append((out, target))
         for rows, some, bad in pool.map(lambda j: compare(*j, printer), jobs):
             total, floats, failed = total + rows, floats + some, failed + len(bad)
             print("\n".join(bad[:10]), end="\n" if bad else "")

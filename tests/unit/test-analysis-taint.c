@@ -12,7 +12,7 @@
 
 #include "analysis/taint/taint.h"
 
-#define HEAD ".version 8.0\n.target sm_90\n.address_size 64\n"
+#define HEAD ".version 8.0\n.target sm_90a\n.address_size 64\n"
 #define THREAD                                                                                                         \
     "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x; mad.lo.s32 %r4, %r1, %r2, %r3;"                 \
     "ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.u32 %r9, [n];"                                           \
@@ -49,8 +49,8 @@ static void check(const char *ptx, bool x_constant, unsigned n, const struct wan
     for (unsigned i = 0; i < n; i++) {
         const struct ana_site *s = &t.sites.site[i];
         if ((int)s->address != want[i].address || (int)s->guard != want[i].guard || s->param != want[i].param)
-            fail_msg("site %u: address %s, guard %s, argument %d", i, ana_evidence_text(s->address),
-                     ana_evidence_text(s->guard), s->param);
+            fail_msg("site %u: address %s, guard %s, argument %d, of %s", i, ana_evidence_text(s->address),
+                     ana_evidence_text(s->guard), s->param, ptx);
         assert_int_equal(s->reads, want[i].reads);
         assert_int_equal(s->writes, want[i].writes);
     }
@@ -501,10 +501,157 @@ static void pointer_bits(void **state)
           false, SITES(WRITE(D, P, 1)));
 }
 
+/* One lane of a warp is elected, and which, nobody knows: what is touched must be the same for any choice. */
+#define ROW(n, body)                                                                                                   \
+    HEAD ".visible .entry k(.param .u64 x, .param .u64 y, .param .u32 n) .reqntid " n                                  \
+         " {.shared .b32 s[64]; .reg .pred %p<9>; .reg .b32 %r<40>; .reg .f32 %f<20>; .reg .b64 %rd<40>;" THREAD body  \
+         "ret; }"
+#define ELECT "elect.sync _|%p1, -1;"
+#define PUT "@%p1 st.global.u32 [%rd4], %r3;"
+static void elected_lanes(void **state)
+{
+    check(ROW("256", ELECT PUT), false, SITES(WRITE(P, P, 1)));
+    check(ROW("256", "mov.b32 %r10, -1; elect.sync %r11|%p1, %r10;" PUT), false, SITES(WRITE(P, P, 1)));
+    /* not the same in every lane: the address, another part of the guard */
+    check(ROW("256", ELECT "@%p1 st.global.u32 [%rd7], %r9;"), false, SITES(WRITE(D, P, 1)));
+    check(ROW("256", ELECT "setp.eq.s32 %p2, %r3, 0; and.pred %p1, %p1, %p2;" PUT), false, SITES(WRITE(D, P, 1)));
+    check(ROW("256", ELECT "setp.eq.s32 %p2, %r3, 0; @!%p2 bra E;" PUT "E:"), false, SITES(WRITE(D, P, 1)));
+    /* whole warps are */
+    check(ROW("256", ELECT "setp.lt.u32 %p2, %r3, 64; and.pred %p1, %p1, %p2;" PUT), false, SITES(WRITE(P, P, 1)));
+    check(ROW("256", ELECT "and.b32 %r10, %r3, 127; setp.gt.u32 %p2, %r10, 95; @!%p2 bra E;" PUT "E:"), false,
+          SITES(WRITE(P, P, 1)));
+    check(ROW("256", ELECT "shr.u32 %r10, %r3, 5; setp.eq.s32 %p2, %r10, 0; and.pred %p1, %p1, %p2;" PUT), false,
+          SITES(WRITE(P, P, 1)));
+    check(ROW("256", ELECT "shr.u32 %r10, %r3, 4; setp.eq.s32 %p2, %r10, 0; and.pred %p1, %p1, %p2;" PUT), false,
+          SITES(WRITE(D, P, 1)));
+    check(ROW("256", ELECT "setp.lt.u32 %p2, %r3, 63; and.pred %p1, %p1, %p2;" PUT), false, SITES(WRITE(D, P, 1)));
+    check(ROW("256", ELECT "and.b32 %r10, %r3, 248; setp.lt.u32 %p2, %r10, 64; and.pred %p1, %p1, %p2;" PUT), false,
+          SITES(WRITE(D, P, 1)));
+    check(ROW("256", ELECT "mov.b32 %r12, %r3; @%p3 mov.b32 %r12, 7; setp.lt.u32 %p2, %r12, 64;"
+                           "and.pred %p1, %p1, %p2;" PUT),
+          false, SITES(WRITE(D, D, 1)));
+    /* rows of 16: thread 32 has x = 0, y = 2 */
+    check(ROW("16, 16, 1", ELECT "shr.u32 %r10, %r3, 5; setp.eq.s32 %p2, %r10, 0; and.pred %p1, %p1, %p2;" PUT), false,
+          SITES(WRITE(D, P, 1)));
+    check(KERNEL("", ELECT "shr.u32 %r10, %r3, 5; setp.eq.s32 %p2, %r10, 0; and.pred %p1, %p1, %p2;" PUT), false,
+          SITES(WRITE(D, P, 1)));
+    /* thread number / 32 of one lane, for all */
+    check(KERNEL("", ELECT "shr.u32 %r10, %r3, 5; shfl.sync.idx.b32 %r11, %r10, 0, 31, -1; setp.eq.s32 %p2, %r11, 0;"
+                           "and.pred %p1, %p1, %p2;" PUT),
+          false, SITES(WRITE(P, P, 1)));
+    check(KERNEL("", ELECT "shfl.sync.bfly.b32 %r10, %r3, 1, 31, -1; setp.eq.s32 %p2, %r10, 0;"
+                           "and.pred %p1, %p1, %p2;" PUT),
+          false, SITES(WRITE(D, P, 1)));
+    check(KERNEL("", ELECT "shfl.sync.idx.b32 %r10, %r3, 0, 4127, -1; setp.eq.s32 %p2, %r10, 0;" /* halves of a warp */
+                           "and.pred %p1, %p1, %p2;" PUT),
+          false, SITES(WRITE(D, P, 1)));
+}
+
+/* Elections that not all lanes come to, or that say more than that there is one. */
+static void doubtful_elections(void **state)
+{
+    check(ROW("256", "elect.sync _|%p1, 65535;" PUT), false, SITES(WRITE(P, D, 1)));
+    check(ROW("256", "elect.sync _|%p1, %r9;" PUT), false, SITES(WRITE(P, D, 1)));
+    check(ROW("256", "setp.lt.u32 %p2, %r3, 5; @%p2 bra E;" ELECT PUT "E:"), false, SITES(WRITE(P, D, 1)));
+    check(ROW("256", "setp.lt.u32 %p2, %r3, 5; @%p2 ret;" ELECT PUT), false, SITES(WRITE(P, D, 1)));
+    check(ROW("256", "setp.lt.u32 %p2, %r3, 64; @%p2 ret;" ELECT PUT), false, SITES(WRITE(P, P, 1)));
+    check(ROW("256", "setp.lt.u32 %p2, %r3, 5; @%p2 " ELECT PUT), false, SITES(WRITE(P, D, 1)));
+    check(ROW("256", "ld.global.u32 %r10, [%rd3]; setp.eq.s32 %p2, %r10, 0; @%p2 bra E;" ELECT PUT "E:"), false,
+          SITES(READ(P, P, 0), WRITE(P, D, 1)));
+    /* its number; what a lane has because it was elected, by exchange, vote, memory, merge */
+#define AT "mul.wide.u32 %rd10, %r10, 4; add.s64 %rd11, %rd4, %rd10; st.global.u32 [%rd11], %r9;"
+    check(ROW("256", "elect.sync %r10|%p1, -1;" AT), false, SITES(WRITE(D, P, 1)));
+    check(ROW("256", ELECT "selp.b32 %r10, 1, 0, %p1; shfl.sync.idx.b32 %r10, %r10, 0, 31, -1;" AT), false,
+          SITES(WRITE(D, P, 1)));
+    check(ROW("256", ELECT "vote.sync.ballot.b32 %r10, %p1, -1;" AT), false, SITES(WRITE(D, P, 1)));
+    check(ROW("256", ELECT "selp.b32 %r10, 1, 0, %p1;" AT), false, SITES(WRITE(D, P, 1)));
+    check(ROW("256", ELECT "mov.b32 %r10, 1; @%p1 mov.b32 %r10, 2;" AT), false, SITES(WRITE(D, P, 1)));
+    check(ROW("256", ELECT "mov.b32 %r10, 1; @%p1 bra E; mov.b32 %r10, 2; E:" AT), false, SITES(WRITE(D, P, 1)));
+    check(
+        ROW("256", ELECT "mov.b32 %r11, 0; @%p1 mov.b32 %r11, -1; add.cc.u32 %r12, %r11, 1; addc.u32 %r10, %r9, 0;" AT),
+        false, SITES(WRITE(D, P, 1)));
+    check(ROW("256", ELECT "@%p1 st.shared.u32 [s], %r3; bar.sync 0; ld.shared.u32 %r10, [s];" AT), false,
+          SITES(WRITE(D, P, 1)));
+    check(ROW("256", ELECT "@%p1 st.shared.u32 [s], %r1; bar.sync 0; ld.shared.u32 %r10, [s];" AT), false,
+          SITES(WRITE(P, P, 1)));
+    check(ROW("256", ELECT "@%p1 ret; st.global.u32 [%rd7], %r9;"), false, SITES(WRITE(D, P, 1)));
+    /* all that one lane does: a loop of its own, but not what it counted */
+#define LOOP                                                                                                           \
+    "mov.b32 %r10, 0;" ELECT "@!%p1 bra E; mov.b32 %r12, 0; L: mul.wide.u32 %rd20, %r12, 64; add.s64 %rd21, %rd3, "    \
+    "%rd20; ld.global.u32 %r11, [%rd21]; add.u32 %r12, %r12, 1; setp.lt.u32 %p2, %r12, %r9; @%p2 bra L;"
+    check(ROW("256", LOOP "E:"), false, SITES(READ(P, P, 0)));
+    check(ROW("256", LOOP "mov.b32 %r10, %r12; E:" AT), false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
+#undef LOOP
+#undef AT
+}
+
+/* Descriptors of wgmma name shared memory of the block, whatever they hold; what it gives is no number. */
+static void warp_group_matrices(void **state)
+{
+#define MMA(d)                                                                                                         \
+    "wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, " d ", " d      \
+    ", 0, 1, 1, 0, 0; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
+    check(ROW("128", MMA("%rd3") "st.global.f32 [%rd7], %f1;"), false, SITES(WRITE(P, P, 1)));
+    check(ROW("128", "ld.global.u64 %rd10, [%rd3];" MMA("%rd10") "st.global.f32 [%rd7], %f1;"), false,
+          SITES(READ(P, P, 0), WRITE(P, P, 1)));
+    check(ROW("128", MMA("%rd3") "cvt.rni.s32.f32 %r10, %f1; mul.wide.u32 %rd10, %r10, 4; add.s64 %rd11, %rd4, %rd10;"
+                                 "st.global.u32 [%rd11], %r9;"),
+          false, SITES(WRITE(D, P, 1)));
+    /* shared memory beside it is what it was */
+    check(ROW("128",
+              "st.shared.u32 [s], %r1; bar.sync 0;" MMA(
+                  "%rd3") "ld.shared.u32 %r10, [s]; bar.sync 0;"
+                          "mul.wide.u32 %rd10, %r10, 4; add.s64 %rd11, %rd4, %rd10; st.global.u32 [%rd11], %r9;"),
+          false, SITES(WRITE(P, P, 1)));
+#undef MMA
+}
+
+/* A tensor map that lies in memory names any memory, whoever wrote it there: another launch, or the kernel itself. */
+static void maps_in_memory(void **state)
+{
+#define COPY                                                                                                           \
+    "mov.b32 %r20, s; cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%r20], "            \
+    "[%rd3, {%r1}], [%r20];"
+    check(ROW("128", COPY), false, SITES(READ(D, P, -1)));
+    check(ROW("128", COPY), true, SITES(READ(D, P, -1))); /* constant content is no map of this launch */
+    check(ROW("128", "mov.b32 %r21, s; tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r21], %rd4;"
+                     "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd3], "
+                     "[%r21], 128;" COPY),
+          false, SITES(WRITE(D, P, 0), READ(D, P, -1)));
+#undef COPY
+}
+
+/* What an mbarrier orders, the pass does not know: of memory that only it orders, nothing is believed. */
+static void mbarriers_order_nothing(void **state)
+{
+#define WAIT                                                                                                           \
+    "mov.b32 %r20, bar; mbarrier.arrive.shared.b64 _, [%r20]; W: mbarrier.try_wait.parity.shared.b64 %p3, [%r20], 0; " \
+    "@!%p3 bra W;"
+#define LOADED                                                                                                         \
+    "ld.shared.u32 %r10, [s]; mul.wide.u32 %rd10, %r10, 4; add.s64 %rd11, %rd4, %rd10; st.global.u32 [%rd11], %r9;"
+#define SHARED_ROW(body)                                                                                               \
+    HEAD ".shared .align 8 .b64 bar; .visible .entry k(.param .u64 x, .param .u64 y, .param .u32 n) .reqntid 128 "     \
+         "{.shared .b32 s[64]; .reg .pred %p<9>; .reg .b32 %r<40>; .reg .f32 %f<20>; .reg .b64 %rd<40>;" THREAD body   \
+         "ret; }"
+    check(SHARED_ROW("st.shared.u32 [s], %r1;" WAIT LOADED), false, SITES(WRITE(D, P, 1)));
+    check(SHARED_ROW("st.shared.u32 [s], %r1;" WAIT "bar.sync 0;" LOADED), false, SITES(WRITE(P, P, 1)));
+    /* one elected lane of each warp at a barrier, whoever is elected: no barrier of the block */
+    check(SHARED_ROW("st.shared.u32 [s], %r1; elect.sync _|%p1, -1; @!%p1 bra E; barrier.sync 0; E:" LOADED), false,
+          SITES(WRITE(D, P, 1)));
+#undef SHARED_ROW
+#undef LOADED
+#undef WAIT
+}
+
 int main(void)
 {
     const struct CMUnitTest t[] = {
         cmocka_unit_test(straight_code_is_proved),
+        cmocka_unit_test(elected_lanes),
+        cmocka_unit_test(doubtful_elections),
+        cmocka_unit_test(warp_group_matrices),
+        cmocka_unit_test(maps_in_memory),
+        cmocka_unit_test(mbarriers_order_nothing),
         cmocka_unit_test(gathers),
         cmocka_unit_test(video),
         cmocka_unit_test(guards),

@@ -29,12 +29,13 @@ static const char *arch = "sm_90";
     "_2];\nld.param.f32 %f9, [" e "_3];\nmov.u32 %r1, %tid.x;\n"                                                       \
     "mul.wide.u32 %rd3, %r1, 16;\nadd.s64 %rd1, %rd1, %rd3;\nadd.s64 %rd2, %rd2, %rd3;\n"
 #define HEAD ".version 8.0\n.target sm_80\n.address_size 64\n"
+static const char *head = HEAD;
 
 /* One posted body: input %f1 (and %f2), result %f3. */
 static void posted(struct dt_str *s, const char *name, const char *body)
 {
     dt_str_addf(s, "%s.visible .entry %s(.param .u64 q_0, .param .u64 q_1, .param .u32 q_2, .param .f32 q_3)\n{\n%s",
-                HEAD, name, REGS ENTER("q"));
+                head, name, REGS ENTER("q"));
     dt_str_addf(
         s, "ld.global.f32 %%f1, [%%rd1];\nld.global.f32 %%f2, [%%rd1+4];\n%s\nst.global.f32 [%%rd2], %%f3;\nret;\n}\n",
         body);
@@ -250,7 +251,7 @@ static int changed(const struct change *c, struct dt_str *why)
     dt_str_addf(&body, "%s%s", MORE, c->was);
     posted(&a, "one", body.s);
     unsigned first = lines_before(a.s, strstr(a.s, body.s) + strlen(MORE));
-    dt_str_addf(&b, "%s%s.loc 1 1 0\n%sld.global.f32 %%f1, [%%rd1];\nld.global.f32 %%f2, [%%rd1+4];\n%s", HEAD,
+    dt_str_addf(&b, "%s%s.loc 1 1 0\n%sld.global.f32 %%f1, [%%rd1];\nld.global.f32 %%f2, [%%rd1+4];\n%s", head,
                 PARAMS("k"), ENTER("k"), MORE);
     for (const char *p = c->now; *p;) {
         size_t n = strcspn(p, "\n");
@@ -283,6 +284,67 @@ static void test_changes(void **state)
         }
         dt_str_done(&why);
     }
+    assert_int_equal(bad, 0);
+}
+
+/* Products of a warp group: letters a to d are the sums' beginnings, f the product, i the sum behind it. */
+#define SUMS(v)                                                                                                        \
+    "amov.f32 %f16, " v ";\nbmov.f32 %f17, " v ";\ncmov.f32 %f18, " v ";\ndmov.f32 %f19, " v ";\n"                     \
+    "ewgmma.fence.sync.aligned;\n"
+#define PRODUCT(shape, types, more) "fwgmma.mma_async.sync.aligned." shape ".f32." types " " more ";\n"
+#define FOUR "{%f16, %f17, %f18, %f19}, %rd1, %rd2, 1, "
+#define END(v) "gwgmma.commit_group.sync.aligned;\nhwgmma.wait_group.sync.aligned 0;\niadd.f32 %f3, " v ", %f2;"
+static void test_warp_groups(void **state)
+{
+    static const char was[] = SUMS("%f1") PRODUCT("m64n8k16", "f16.f16", FOUR "1, 1, 0, 0") END("%f16");
+    static const struct {
+        const char *what, *now;
+        bool same;
+    } cases[] = {
+        {"nothing", was, true},
+        {"other registers",
+         SUMS("%f1") "fwgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f16, %f17, %f18, %f19}, %rd2, %rd1, 1, 1, "
+                     "1, 0, 0;\n" END("%f16"),
+         true},
+        {"the second factor turned", SUMS("%f1") PRODUCT("m64n8k16", "f16.f16", FOUR "1, 1, 0, 1") END("%f16"), false},
+        {"the first factor turned", SUMS("%f1") PRODUCT("m64n8k16", "f16.f16", FOUR "1, 1, 1, 0") END("%f16"), false},
+        {"a sign", SUMS("%f1") PRODUCT("m64n8k16", "f16.f16", FOUR "1, -1, 0, 0") END("%f16"), false},
+        {"another sign", SUMS("%f1") PRODUCT("m64n8k16", "f16.f16", FOUR "-1, 1, 0, 0") END("%f16"), false},
+        {"bfloats", SUMS("%f1") PRODUCT("m64n8k16", "bf16.bf16", FOUR "1, 1, 0, 0") END("%f16"), false},
+        {"another depth", SUMS("%f1") PRODUCT("m64n8k8", "tf32.tf32", FOUR "1, 1") END("%f16"), false},
+        {"eight bits", SUMS("%f1") PRODUCT("m64n8k32", "e4m3.e4m3", FOUR "1, 1") END("%f16"), false},
+        {"another width",
+         SUMS("%f1") PRODUCT("m64n16k16", "f16.f16",
+                             "{%f16, %f17, %f18, %f19, %f20, %f21, %f22, %f23}, %rd1, %rd2, 1, 1, 1, 0, 0") END("%f16"),
+         false},
+        {"a factor in registers",
+         SUMS("%f1") PRODUCT("m64n8k16", "f16.f16", "{%f16, %f17, %f18, %f19}, {%r1, %r9, %r1, %r9}, %rd2, 1, 1, 1, 0")
+             END("%f16"),
+         false},
+        {"a sum that begins with a constant",
+         SUMS("0f3F800000") PRODUCT("m64n8k16", "f16.f16", FOUR "1, 1, 0, 0") END("%f16"), false},
+        {"the product is not what is added to",
+         SUMS("%f1") PRODUCT("m64n8k16", "f16.f16", FOUR "1, 1, 0, 0") END("%f1"), false},
+    };
+    unsigned bad = 0;
+    const char *before = arch;
+    struct dt_str posted_text = {0};
+    for (const char *p = was; *p; p += strcspn(p, "\n") + (p[strcspn(p, "\n")] == '\n'))
+        dt_str_addf(&posted_text, "%.*s%s", (int)strcspn(p, "\n") - 1, p + 1, p[strcspn(p, "\n")] ? "\n" : "");
+    arch = "sm_90a";
+    head = ".version 8.0\n.target sm_90a\n.address_size 64\n";
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        struct change c = {cases[k].what, posted_text.s, cases[k].now, cases[k].same};
+        struct dt_str why = {0};
+        if (changed(&c, &why) != c.same) {
+            print_error("%s: %s (%s)\n", c.what, c.same ? "refused" : "taken", why.s ? why.s : "");
+            bad++;
+        }
+        dt_str_done(&why);
+    }
+    dt_str_done(&posted_text);
+    arch = before;
+    head = HEAD;
     assert_int_equal(bad, 0);
 }
 
@@ -368,7 +430,8 @@ static void test_hostile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_pairs), cmocka_unit_test(test_changes),
-                                       cmocka_unit_test(test_functions), cmocka_unit_test(test_hostile)};
+                                       cmocka_unit_test(test_warp_groups), cmocka_unit_test(test_functions),
+                                       cmocka_unit_test(test_hostile)};
     if (!dev_nvjitlink_version())
         return 77;
     return cmocka_run_group_tests(tests, NULL, NULL);

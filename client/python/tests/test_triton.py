@@ -311,6 +311,53 @@ def test_scratch_behind_a_hidden_pointer(soft, floats, tmp_path):
     assert run(g, tmp_path).outputs["y"] == y.bytes()
 
 
+class Described:
+    """an array as descriptors want it: element types have a size"""
+    def __init__(self, of): self.of, self.dtype, self.nbytes = of, numpy.dtype(of.dtype), of.nbytes
+
+    def data_ptr(self): return self.of.data_ptr()
+
+
+@triton.jit
+def from_host(x, y, BM: tl.constexpr, BN: tl.constexpr):
+    m = tl.program_id(0) * BM
+    y.store([m, 0], x.load([m, 0]) * 2)
+
+
+@pytest.mark.parametrize("model", ["h200", "a100"])
+@pytest.mark.skipif(VERSION < (3, 4), reason="this Triton does not say how it wants tensor maps")
+def test_descriptors_of_the_host(floats, tmp_path, model):
+    """Tensor maps where there are such copies, pointers with shape and strides elsewhere; rows and columns beyond the
+    end are zero, and not written. 100 columns: strides of 208 bytes."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+    dovetail.triton.software(model)
+    try:
+        x, y = array(floats(60, 104, dtype="float16")), array(floats(60, 104, dtype="float16"))
+        before = read(y).copy()
+        d = [TensorDescriptor(Described(t), [60, 100], [104, 1], [16, 128]) for t in (x, y)]
+        with dovetail.triton.capture(data="all") as g:
+            from_host[(4,)](*d, BM=16, BN=128)
+        before[:, :100] = 2 * read(x)[:, :100]
+        assert (read(y) == before).all()
+        first = g.launches[0]["args"][0]
+        if model == "h200":
+            fields = first["tensor_map"]
+            assert (fields["buffer"], fields["globalDim"], fields["globalStrides"]) == ("x", [100, 60], [208])
+            assert fields["tensorDataType"] == 6 and g.launches[0]["args"][1:5] == [{"i32": 60}, {"i32": 100},
+                                                                                  {"i64": 104}, {"i64": 1}]
+        else:
+            assert first == {"buffer": "x"} and g.launches[0]["args"][1:5] == [{"i64": 60}, {"i64": 100}, {"i64": 104},
+                                                                              {"i64": 1}]
+        client = dovetail.Client(local=True, device="soft" if model == "h200" else "soft:a100", cache=tmp_path / "c.db")
+        assert client.run(g, dump=True).outputs["y"] == y.bytes()
+        if model == "h200":
+            assert g.align == {"x": 16, "y": 16}
+            read_, written = client.analyze(g, maps=True).document["launches"][0]["footprints"]
+            assert read_["read"][0] == [0, [[0, 200, 208, 16]]] and written["write"][3] == [3, [[9984, 10184, 208, 12]]]
+    finally:
+        dovetail.triton.software("h200")
+
+
 def test_alignment_is_asked_for(soft, floats, tmp_path):
     x, z = array(floats(1024)), cuda.Array(1024, "float32")
     with dovetail.triton.capture() as g:

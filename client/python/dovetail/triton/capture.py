@@ -5,7 +5,7 @@ took them to be divisible by, and scratch memory behind the hidden pointers. Ten
 they lie in: views of one allocation are offsets in one buffer. Nothing says which tensors nobody reads afterwards, so
 every buffer is `inout` until `Graph.roles` says better.
 
-Not taken, and refused by name: tensor descriptors of the host, tuples, cooperative launches. Launches that only time a
+Not taken, and refused by name: im2col descriptors, tuples, cooperative launches. Launches that only time a
 configuration (autotuning) are not recorded.
 """
 from __future__ import annotations
@@ -17,9 +17,11 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 from .. import errors, native
 from ..graph import Graph, Scalar, raw  # noqa: F401 (raw: what users add)
 from . import driver, params
+from .descriptors import TensorMap
 from .versions import triton
 
 DATA_MAX = 64 << 20
+_ELEMENTS = {6: "fp16", 7: "fp32", 8: "fp64", 9: "bf16", 11: "fp32"}  # of cuda.h's data types, those that are floats
 
 
 class Launch(NamedTuple):
@@ -69,9 +71,10 @@ class _Recorder:
         ptx = kernel.asm["ptx"]
         ptx = params.stamp(ptx if isinstance(ptx, str) else bytes(ptx).decode())
         entry = params.entry(ptx)
-        given, hidden = params.bind(src, entry, values)
+        given, hidden = params.bind(src, entry, values, meta)
         blocks, n = params.grid3(grid, values), params.cluster(meta)
         divisible = {k: v for k, v in params.divisible(src).items() if k in {p.name for p in given}}
+        divisible.update({p.name: 16 for p in given if isinstance(p.value, TensorMap)})  # cuda.h asks it
         step: Dict[str, Any] = {"module": self._module(entry.name, ptx), "entry": entry.name,
                                 "grid": [blocks[0] * n, *blocks[1:]],
                                 "block": [entry.threads or 32 * meta.num_warps, 1, 1], "shared": int(meta.shared),
@@ -94,6 +97,10 @@ class _Recorder:
         return self.modules[ptx]
 
     def _argument(self, p: params.Param, divisible: int) -> Any:
+        if isinstance(p.value, TensorMap):
+            pointer = self._argument(p._replace(type="*" + _ELEMENTS.get(p.value.fields["tensorDataType"], "i8"),
+                                                value=p.value.base), divisible)
+            return (*pointer, p.value.fields)
         if not p.pointer:
             value: Any = p.number
             if p.kind == "bf16":
@@ -191,7 +198,8 @@ class _Recorder:
                     offset = base + a[2]
                     if a[3] > 1 and offset % a[3] == 0:
                         g.align[name] = max(g.align.get(name, 1), a[3])
-                    a = {"buffer": name, **({"offset": offset} if offset else {})}
+                    more = a[4:] and {"tensor_map": {"buffer": name, **({"offset": offset} if offset else {}), **a[4]}}
+                    a = more or {"buffer": name, **({"offset": offset} if offset else {})}
                 args.append(a)
             g._step(step["entry"], {**step, "args": args}, None)
 

@@ -18,6 +18,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .. import cuda, errors, native
 from . import params
+from .descriptors import TensorMap
 from .versions import triton
 
 _FAULTS = {700: "out-of-bounds", 716: "out-of-bounds", 710: "trap", 719: "trap", 702: "deadlock"}
@@ -296,15 +297,16 @@ class _Launcher:
 
     def _launch(self, grid: List[int], function: int, values: Dict[str, Any], stream: int) -> None:
         cu, (_, entry) = self.driver.cu, self.driver.texts[function]
-        bound, hidden = params.bind(self.src, entry, values)
+        bound, hidden = params.bind(self.src, entry, values, self.metadata)
         pieces: List[Any] = []
         registered: List[int] = []
         try:
             for p in bound:
-                at = params.address(p.value) if p.pointer else None
+                tensor = p.value.base if isinstance(p.value, TensorMap) else p.value
+                at = params.address(tensor) if p.pointer or tensor is not p.value else None
                 if at:
-                    self._register(at, p.value, registered)
-                pieces.append(_piece(p, at))
+                    self._register(at, tensor, registered)
+                pieces.append(_piece(p, at) if tensor is p.value else self._tensor_map(at or 0, p.value.fields))
             keep = [cuda.Array(n) if n else None for n in params.scratch(self.metadata, entry, hidden, grid)]
             pieces += [c_uint64(a.data_ptr() if a else 0) for a in keep]
             table = (c_void_p * max(len(pieces), 1))(*(ctypes.addressof(v) for v in pieces))
@@ -324,6 +326,18 @@ class _Launcher:
         config = _Config(grid=(grid[0] * n, grid[1], grid[2]), block=(threads, 1, 1), shared=self.metadata.shared,
                          stream=stream, attrs=ctypes.addressof(attribute), n=1 if n > 1 else 0)
         return int(self.driver.cu.lib.cuLaunchKernelEx(byref(config), c_void_p(function), table, None))
+
+    def _tensor_map(self, at: int, fields: Dict[str, Any]) -> Any:
+        """128 bytes, aligned to 64 of them, as the driver encodes them."""
+        memory, n = (ctypes.c_ubyte * 192)(), fields["tensorRank"]
+        there = ctypes.addressof(memory) + -ctypes.addressof(memory) % 64
+        self.driver.cu.call(
+            "cuTensorMapEncodeTiled", c_void_p(there), c_uint(fields["tensorDataType"]), c_uint(n), c_void_p(at),
+            (c_uint64 * n)(*fields["globalDim"]), (c_uint64 * n)(*fields["globalStrides"]),
+            (c_uint32 * n)(*fields["boxDim"]), (c_uint32 * n)(*[1] * n), c_uint(0), c_uint(fields["swizzle"]),
+            c_uint(fields["l2Promotion"]), c_uint(fields["oobFill"]))
+        piece = (ctypes.c_ubyte * 128).from_buffer_copy((ctypes.c_ubyte * 128).from_address(there))
+        return piece
 
     def _register(self, at: int, tensor: Any, registered: List[int]) -> None:
         """Memory of the host, for this launch."""

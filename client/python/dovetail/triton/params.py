@@ -10,6 +10,7 @@ import re
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from .. import errors
+from . import descriptors
 
 FLOATS = {"fp16": "f16", "bf16": "bf16", "fp32": "f32", "f32": "f32", "fp64": "f64"}
 POINTEES = {"fp16": "f16", "bf16": "bf16", "fp32": "f32", "fp64": "f64", "i1": "u8", "u1": "u8", **{
@@ -107,18 +108,30 @@ def passed(src: Any) -> List[Tuple[str, str]]:
     for name, type in found:
         if not isinstance(type, str):
             raise errors.make("unsupported", f"argument {name} is a tuple", 422)
-        if type.startswith("tensordesc") or type == "nvTmaDesc":
+        if type == "nvTmaDesc" or (descriptors.is_descriptor(type) and not _knows_descriptors()):
             raise errors.make("unsupported", f"argument {name} is a tensor descriptor of the host", 422)
     return found
 
 
-def bind(src: Any, e: Entry, values: Dict[str, Any]) -> Tuple[List[Param], int]:
-    """The arguments with their values, and how many hidden pointers are behind them."""
-    args = passed(src)
+def _knows_descriptors() -> bool:
+    """Does this release's compiler say how it wants tensor maps (3.4 and later)?"""
+    from .versions import triton
+    return tuple(int(n) for n in triton().__version__.split(".")[:2]) >= (3, 4)
+
+
+def bind(src: Any, e: Entry, values: Dict[str, Any], metadata: Any = None) -> Tuple[List[Param], int]:
+    """The arguments with their values, descriptors as what they are passed as; and how many hidden pointers are behind
+    them."""
+    args, choices = [], list(getattr(metadata, "tensordesc_meta", None) or ())
+    for n, t in passed(src):
+        if not descriptors.is_descriptor(t):
+            args.append((n, t, values[n]))
+            continue
+        args += descriptors.expand(n, t, values[n], choices.pop(0) if choices else None)
     hidden = len(e.bytes) - len(args)
     if not 0 <= hidden <= 2 or any(n != 8 for n in e.bytes[len(args):]):
         raise errors.make("unsupported", f"{e.name} takes {len(e.bytes)} parameters for {len(args)} arguments", 422)
-    return [Param(n, t, values[n], e.bytes[i]) for i, (n, t) in enumerate(args)], hidden
+    return [Param(n, t, v, e.bytes[i]) for i, (n, t, v) in enumerate(args)], hidden
 
 
 def address(value: Any) -> int:
