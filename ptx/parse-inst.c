@@ -91,7 +91,9 @@ static int named(struct ptx_parser *ps, struct ptx_opnd *o)
         o->kind = PTX_O_REG;
         o->reg = b.reg;
         ptx_next(ps);
-        return ps->sel ? selector(ps, o) : component(ps, o);
+        if (ps->sel && b.vec < 2)
+            return selector(ps, o);
+        return ptx_vector_part(ps, &b, o);
     case PTX_BIND_VAR:
         o->kind = PTX_O_VAR;
         o->var = b.var;
@@ -145,8 +147,10 @@ static int parse_inst_list(struct ptx_parser *ps, char close, struct ptx_opnd *o
     while (!ptx_is(ps, close)) {
         if (n == 255)
             return ptx_perr(ps, "more than 255 elements");
-        if ((r = parse_inst_scalar(ps, &buf[n++])) < 0)
+        if ((r = parse_inst_scalar(ps, &buf[n])) < 0)
             return r;
+        if (buf[n++].kind == PTX_O_VEC && close == '}')
+            return ptx_perr(ps, "a vector inside a vector");
         if (!ptx_is(ps, close) && (r = ptx_expect(ps, ',')) < 0)
             return r;
     }
@@ -171,7 +175,9 @@ static int parse_inst_address(struct ptx_parser *ps, struct ptx_opnd *o)
         struct ptx_bind b;
         if (ptx_lookup(ps->sc, t.s, t.len, &b) < 0)
             return ptx_nomem(ps);
-        if (b.kind == PTX_BIND_REG) {
+        if (b.kind == PTX_BIND_REG && b.vec > 1) {
+            return ptx_perr(ps, "%.*s is a vector", t.len > 200 ? 200 : (int)t.len, t.s);
+        } else if (b.kind == PTX_BIND_REG) {
             o->base_kind = PTX_O_REG;
             o->reg = b.reg;
         } else if (b.kind == PTX_BIND_VAR) {
@@ -217,7 +223,8 @@ static int parse_inst_operand(struct ptx_parser *ps, struct ptx_opnd *o, bool la
         *o = (struct ptx_opnd){.kind = PTX_O_VEC, .comp = -1};
         return parse_inst_list(ps, '}', o);
     }
-    return parse_inst_scalar(ps, o);
+    int r = parse_inst_scalar(ps, o);
+    return r >= 0 && o->kind == PTX_O_REG && !o->neg && !ps->dst && ptx_is(ps, '+') ? ptx_lower_sum(ps, o) : r;
 }
 
 /* (returns), target, (arguments), prototype; */
@@ -371,6 +378,10 @@ static int verbatim(struct ptx_parser *ps, struct ptx_opnd **o, unsigned *n, con
             dt_str_addn(&s, from, (size_t)(end - from));
             continue;
         }
+        if (b.kind == PTX_BIND_REG && b.vec > 1) {
+            r = ptx_perr(ps, "a vector register in an instruction that is not known");
+            break;
+        }
         struct ptx_opnd x = {.comp = -1, .kind = PTX_O_REG, .reg = b.reg};
         if (b.kind == PTX_BIND_VAR) {
             x.kind = PTX_O_VAR;
@@ -489,6 +500,7 @@ static int instruction(struct ptx_parser *ps, uint32_t pred, bool neg)
             if (no == MAX_OPND)
                 return ptx_perr(ps, "too many operands");
             ps->sel = video && no < PTX_SELS ? &sel[no] : NULL;
+            ps->dst = no < (info->flags & PTX_F_NODST ? 0u : 1u + i.dst2);
             if ((r = parse_inst_operand(ps, &o[no], op == PTX_OP_BRA || (op == PTX_OP_BRX_IDX && no == 1))) < 0)
                 return r;
             no++;
@@ -508,7 +520,15 @@ static int instruction(struct ptx_parser *ps, uint32_t pred, bool neg)
     if (op != PTX_OP_CALL && !count_fits(info->shape, no, i.dst2))
         return ptx_perr_at(ps, i.line, i.col, "wrong number of operands for %s", info->mnemonic);
     narrow_floats(&i, o, no);
-    return parse_inst_add(ps, &i, o, no);
+    if (op == PTX_OP_MOV && i.vec > 1)
+        return ptx_lower_moves(ps, &i, o);
+    if (op == PTX_OP_RET && (r = ptx_lower_params(ps, &i, true)) < 0)
+        return r;
+    if (op == PTX_OP_CALL &&
+        ((r = ptx_lower_args(ps, &i, &o[2], false)) < 0 || (r = ptx_lower_args(ps, &i, &o[0], true)) < 0))
+        return r;
+    r = parse_inst_add(ps, &i, o, no);
+    return r >= 0 ? ptx_lower_results(ps, &i) : r;
 }
 
 static int guarded(struct ptx_parser *ps)
@@ -525,7 +545,7 @@ static int guarded(struct ptx_parser *ps)
     struct ptx_bind b;
     if (ptx_lookup(ps->sc, t.s, t.len, &b) < 0)
         return ptx_nomem(ps);
-    if (b.kind != PTX_BIND_REG)
+    if (b.kind != PTX_BIND_REG || b.vec > 1)
         return ptx_perr(ps, "%.*s is not a register", t.len > 200 ? 200 : (int)t.len, t.s);
     ptx_next(ps);
     return instruction(ps, b.reg, neg);
@@ -548,6 +568,8 @@ static int label(struct ptx_parser *ps)
     if (ptx_is_dot(ps, "callprototype")) {
         i.op = PTX_OP_CALLPROTO;
         r = verbatim(ps, NULL, NULL, &i.text);
+        if (r >= 0)
+            r = ptx_lower_prototype(ps, &i);
         return r < 0 ? r : parse_inst_add(ps, &i, &name, 1);
     }
     bool calls = ptx_is_dot(ps, "calltargets");

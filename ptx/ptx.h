@@ -241,6 +241,9 @@ void ptx_origin_text(struct ptx_module *m, uint64_t text);
 bool ptx_origin_read(struct ptx_module *m);
 
 /* ---- parse, print, verify ---------------------------------------------------------------------------------------- */
+/* The newest language that is understood, of CUDA 13.5; what is written in it and not known is refused by its name */
+#define PTX_NEWEST_MAJOR 9
+#define PTX_NEWEST_MINOR 5
 #define PTX_MAX_BYTES (64u << 20) /* larger text is refused before anything is allocated */
 
 /* Parse `len` bytes of text. On a syntax error DT_E_PTX with "line L, column C: …". *ret is untouched on failure. */
