@@ -490,6 +490,7 @@ static int instruction(struct ptx_parser *ps, uint32_t pred, bool neg)
     struct ptx_opnd o[MAX_OPND];
     unsigned no = 0;
     uint16_t sel[PTX_SELS] = {0};
+    uint64_t minus = 0;
     bool video = ptx_video_lanes(op) > 0;
     int r;
     if (op == PTX_OP_CALL) {
@@ -500,6 +501,11 @@ static int instruction(struct ptx_parser *ps, uint32_t pred, bool neg)
             if (no == MAX_OPND)
                 return ptx_perr(ps, "too many operands");
             ps->sel = video && no < PTX_SELS ? &sel[no] : NULL;
+            if (op == PTX_OP_VMAD && no && no < 4 && ptx_is(ps, '-') &&
+                !strchr("0123456789(-+", ptx_lex_peek(&ps->lx))) {
+                minus |= UINT64_C(1) << (PTX_SEL_NEG_A + no - 1);
+                ptx_next(ps);
+            }
             ps->dst = no < (info->flags & PTX_F_NODST ? 0u : 1u + i.dst2);
             if ((r = parse_inst_operand(ps, &o[no], op == PTX_OP_BRA || (op == PTX_OP_BRX_IDX && no == 1))) < 0)
                 return r;
@@ -515,8 +521,10 @@ static int instruction(struct ptx_parser *ps, uint32_t pred, bool neg)
     ps->sel = NULL;
     if ((r = ptx_expect(ps, ';')) < 0)
         return r;
-    if (video && no < MAX_OPND)
-        o[no++] = ptx_sel_opnd(sel);
+    if (video && no < MAX_OPND) {
+        o[no] = ptx_sel_opnd(sel);
+        o[no++].bits |= minus;
+    }
     if (op != PTX_OP_CALL && !count_fits(info->shape, no, i.dst2))
         return ptx_perr_at(ps, i.line, i.col, "wrong number of operands for %s", info->mnemonic);
     narrow_floats(&i, o, no);

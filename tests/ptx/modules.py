@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""modules.py VERIFY-FILES MODULES.TXT [PTXAS]: the verdict on each module of the list, ours and, where there is a ptxas,
-its own.
+"""modules.py VERIFY-FILES MODULES.TXT [PTXAS]: the verdict on each module of the list, ours and that of ptxas, where
+there is one.
 
 The list says how it is written. A ptxas that is older than a module's .version is not asked about it, which is said.
 """
@@ -49,10 +49,10 @@ def main():
             paths.append(os.path.join(tmp, f"{k}.ptx"))
             with open(paths[-1], "w", encoding="utf-8") as f:
                 f.write(case[4])
-        said = subprocess.run([verify] + paths, capture_output=True, text=True, check=True).stdout.splitlines()
-        if len(said) != len(cases):
-            sys.exit(f"{len(cases)} modules, {len(said)} answers")
-        for (line, ours, theirs, words, text), path, answer in zip(cases, paths, said):
+        answers = subprocess.run([verify] + paths, capture_output=True, text=True, check=True).stdout.splitlines()
+        if len(answers) != len(cases):
+            sys.exit(f"{len(cases)} modules, {len(answers)} answers")
+        for (line, ours, theirs, words, text), path, answer in zip(cases, paths, answers):
             if answer[:2] != ours or words not in answer:
                 print(f"{listed}:{line}: should be `{ours}` with `{words}`: {answer.replace(path, '')}")
                 bad += 1
@@ -66,7 +66,8 @@ def main():
             tries = [subprocess.run([ptxas, "-arch=sm_90", "-O0"] + c + ["-o", "/dev/null", path], capture_output=True,
                                     text=True) for c in ([], ["-c"])]
             if (min(r.returncode for r in tries) == 0) != (theirs == "ok"):
-                print(f"{listed}:{line}: ptxas does not say `{theirs}`: {(tries[0].stdout + tries[0].stderr).strip()[-200:]}")
+                said = (tries[0].stdout + tries[0].stderr).strip()[-200:]
+                print(f"{listed}:{line}: ptxas does not say `{theirs}`: {said}")
                 bad += 1
     print(f"{len(cases)} modules, ptxas asked about {asked}, {bad} wrong")
     return 1 if bad or not cases else 0
