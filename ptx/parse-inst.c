@@ -321,6 +321,9 @@ static bool put_word(struct ptx_inst *i, const struct ptx_op_info *info, struct 
     enum ptx_mod_class c = ptx_mod_class(m);
     if (!(info->mods >> c & 1))
         return false;
+    if (ptx_has(i, m) && (c == PTX_MC_SAT || c == PTX_MC_SYNC || c == PTX_MC_RELU || c == PTX_MC_NANP ||
+                          c == PTX_MC_CC || m == PTX_M_APPROX))
+        return true; /* ptxas takes these twice */
     if (c == PTX_MC_VEC)
         i->vec = m == PTX_M_V2 ? 2 : m == PTX_M_V4 ? 4 : 8;
     if (c == PTX_MC_LAYOUT) {

@@ -177,6 +177,9 @@ int ptx_parse_reg(struct ptx_parser *ps);
 int ptx_parse_body(struct ptx_parser *ps, bool text);
 void ptx_finish_labels(struct ptx_parser *ps, uint32_t first_inst);
 
+/* verify-words.c: what is wrong with an instruction's words, which its row allows; NULL: nothing */
+const char *ptx_words_wrong(const struct ptx_inst *i);
+
 /* lower.c */
 int ptx_vector_add(struct ptx_scope *sc, uint32_t sym, unsigned type, unsigned vec, uint32_t *ret); /* its registers */
 /* behind a register's name: the component that is written, all of a vector, or nothing to do */
