@@ -352,7 +352,8 @@ static int verbatim(struct ptx_parser *ps, struct ptx_opnd **o, unsigned *n, con
     uint32_t cap = 0;
     bool first = true;
     int r = 0;
-    for (; !ptx_is(ps, ';'); ptx_next(ps), first = false) {
+    bool again = false; /* the token at hand has not been read yet */
+    for (; !ptx_is(ps, ';'); again ? (void)(again = false) : ptx_next(ps), first = false) {
         struct ptx_tok t = ps->lx.t;
         if (t.kind == PTX_TK_EOF || t.kind == PTX_TK_BAD) {
             r = ptx_unexpected(ps, "';'");
@@ -381,9 +382,27 @@ static int verbatim(struct ptx_parser *ps, struct ptx_opnd **o, unsigned *n, con
             dt_str_addn(&s, from, (size_t)(end - from));
             continue;
         }
-        if (b.kind == PTX_BIND_REG && b.vec > 1) {
-            r = ptx_perr(ps, "a vector register in an instruction that is not known");
-            break;
+        if (b.kind == PTX_BIND_REG && b.vec > 1) { /* its registers, or the one that is named */
+            struct ptx_opnd v;
+            ptx_next(ps);
+            if ((r = ptx_vector_part(ps, &b, &v)) < 0)
+                break;
+            bool all = v.kind == PTX_O_VEC;
+            dt_str_add(&s, all ? "{" : "");
+            for (unsigned k = 0; k < (all ? b.vec : 1u) && r >= 0; k++) {
+                uint32_t reg = all ? b.reg + k : v.reg;
+                dt_str_addf(&s, "%s%s", k ? ", " : "", ps->f->reg[reg].name);
+                if (*n == UINT16_MAX || !PTX_GROW(&ps->m->arena, *o, *n, cap))
+                    r = ptx_nomem(ps);
+                else
+                    (*o)[(*n)++] = (struct ptx_opnd){.comp = -1, .kind = PTX_O_REG, .reg = reg};
+            }
+            dt_str_add(&s, all ? "}" : "");
+            end = NULL; /* what follows stands behind it without a space, if the text has none */
+            if (r < 0)
+                break;
+            again = true;
+            continue;
         }
         struct ptx_opnd x = {.comp = -1, .kind = PTX_O_REG, .reg = b.reg};
         if (b.kind == PTX_BIND_VAR) {
