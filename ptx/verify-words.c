@@ -76,6 +76,8 @@ const char *ptx_words_wrong(const struct ptx_inst *i)
     case PTX_OP_MAX:
     case PTX_OP_ABS:
     case PTX_OP_NEG: return arithmetic_wrong(i);
+    case PTX_OP_MAD24:
+        return ptx_has(i, PTX_M_SAT) && (i->type[0] != PTX_S32 || !ptx_has(i, PTX_M_HI)) ? ".sat is of .hi.s32" : NULL;
     case PTX_OP_ATOM:
     case PTX_OP_RED:
         return ptx_has(i, PTX_M_VOLATILE) || ptx_has(i, PTX_M_WEAK) ? "atomics are not .volatile and not .weak" : NULL;

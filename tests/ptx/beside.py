@@ -32,13 +32,15 @@ CHUNK = 250
 # regular expressions of what only ptxas takes, and why
 MORE = [(r"(ld|st)matrix\S*\.b(16|8) .*", "an address in a register of 32 bits without .shared"),
         (r"\S*\.(%s)\b(?:[.:]+\w+)*\.\1\b.*" % "|".join(WORDS), "a word twice"),
+        (r"ld\.param\S*\.v\d\.\S* .*", "a load that leaves its parameter"),
+        (r"wmma\.mma\.\S*\.u32 .*", "an accumulator that no wmma has"),
         (r"mma\.\w+\.sp\b.*", "a word between mma and .sp"),
         (r"wmma\.(load\.c|store\.d)\.\S*m8n8k(32|128)\S*\.f32 .*", "a fragment that no wmma has")]
 # what the rows of ops.def leave to others than the verifier
 LOOSE = set("abs add addc atom bmsk cvt div dp2a ex2 fma ld ldmatrix ldu lg2 lop3 mad madc match max min mma "
             "mov mul mul24 neg prmt rcp red redux rsqrt set setp shf shfl sin cos slct sqrt st stmatrix sub "
             "subc tanh vote wmma dp4a createpolicy prefetch activemask bfind szext popc copysign testp "
-            "movmatrix cp discard".split())
+            "movmatrix cp discard fence membar mbarrier wgmma griddepcontrol applypriority".split())
 
 
 def forms(files):
@@ -101,7 +103,7 @@ def main():
     show, rng = int(os.environ.get("SHOW", "3")), random.Random(1)
     known = forms(files)
     made = {}
-    for (head, shape), (param, decl, operands) in known.items():
+    for (head, shape), (param, decl, operands) in sorted(known.items()):
         for h in sorted(neighbours(head) | {head}):
             if (h, shape) not in made and (h == head or (h, shape) not in known) and rng.random() < keep:
                 made[h, shape] = (param, decl, h, operands)
