@@ -12,7 +12,7 @@
 #define TY_B32 T(B32)
 #define TY_B64 T(B64)
 #define TY_B16 T(B16)
-#define TY_U16 T(U16)
+#define TY_16 (T(U16) | T(S16))
 #define TY_U32 T(U32)
 #define TY_F32 T(F32)
 #define TY_PRED T(PRED)

@@ -97,6 +97,8 @@ enum ptx_mod_class {
     PTX_MC_XORSIGN,
     PTX_MC_ABS,
     PTX_MC_SAT,
+    PTX_MC_PO,
+    PTX_MC_VSCALE,
     PTX_MC_RELU,
     PTX_MC_SATFINITE,
     PTX_MC_OOB,

@@ -3,8 +3,8 @@
  * Sizes are checked before anything is allocated: an initialised variable must fit the module's memory limit, an
  * uninitialised one costs only its record. Initialisers fill the flat image as C does (inner braces align to their
  * dimension). A symbol in one becomes a relocation of 8 bytes: `sym`, `sym+8`, `generic(sym)`, or in .b8 arrays the
- * eight masked bytes 0xFF(sym), 0xFF00(sym), … Registers in function parameters (`.func (.reg .u32 r)`, PTX 1) are
- * refused.
+ * eight masked bytes 0xFF(sym), 0xFF00(sym), … Only what is .extern, a parameter of a function, or has an initialiser
+ * may leave its size to others.
  */
 #include <string.h>
 
@@ -351,7 +351,10 @@ static int bind_var(struct ptx_parser *ps, struct ptx_var *v, const struct ptx_t
     if (sym == DT_NAME_NONE)
         return ptx_nomem(ps);
     bool nameless = param && t->len == 1 && *t->s == '_'; /* in prototypes */
-    v->name = sc->depth && !nameless ? ptx_unique(sc, sym, false) : sc->sym[sym].name;
+    bool lives_on = !param && ps->f && (v->space == PTX_GLOBAL || v->space == PTX_CONST);
+    v->name = lives_on                 ? ptx_lower_static(ps, t, v)
+              : sc->depth && !nameless ? ptx_unique(sc, sym, false)
+                                       : sc->sym[sym].name;
     if (!v->name)
         return ptx_nomem(ps);
     if (nameless)
@@ -400,7 +403,8 @@ int ptx_parse_var(struct ptx_parser *ps, struct ptx_linkage l, unsigned space)
         v->visible = l.visible;
         v->weak = l.weak;
         v->common = l.common;
-        v->owner = ps->f;
+        bool lives_on = space == PTX_GLOBAL || space == PTX_CONST; /* also where a function declares it */
+        v->owner = lives_on ? NULL : ps->f;
         set_head(v, &h);
         if ((r = bind_var(ps, v, &t, false)) < 0)
             return r;
@@ -416,7 +420,9 @@ int ptx_parse_var(struct ptx_parser *ps, struct ptx_linkage l, unsigned space)
             if ((r = parse_init(ps, v)) < 0)
                 return r;
         }
-        if (ps->f) {
+        if (v->is_array && !v->bytes && !v->is_extern)
+            return ptx_perr_at(ps, t.line, t.col, "%.*s has no size", t.len > 200 ? 200 : (int)t.len, t.s);
+        if (ps->f && !lives_on) {
             if (!PTX_GROW(&m->arena, ps->f->var, ps->f->nvar, ps->f->var_cap))
                 return ptx_nomem(ps);
             v->index = ps->f->nvar;
@@ -433,11 +439,10 @@ int ptx_parse_var(struct ptx_parser *ps, struct ptx_linkage l, unsigned space)
     }
 }
 
-int ptx_parse_param(struct ptx_parser *ps, struct ptx_function *f, struct ptx_var **ret)
+int ptx_parse_param(struct ptx_parser *ps, struct ptx_function *f, bool result, struct ptx_var **ret)
 {
-    if (ptx_is_dot(ps, "reg"))
-        return ptx_perr(ps, "parameters in registers are not supported");
-    if (!ptx_is_dot(ps, "param"))
+    bool reg = ptx_is_dot(ps, "reg") && !f->is_entry;
+    if (!reg && !ptx_is_dot(ps, "param"))
         return ptx_unexpected(ps, ".param");
     ptx_next(ps);
     struct head h;
@@ -447,6 +452,13 @@ int ptx_parse_param(struct ptx_parser *ps, struct ptx_function *f, struct ptx_va
     struct ptx_tok t = ps->lx.t;
     if (t.kind != PTX_TK_IDENT)
         return ptx_unexpected(ps, "a name");
+    if (reg) {
+        if (h.is_ptr || h.attribute)
+            return ptx_perr(ps, "a register has no attributes");
+        if ((r = ptx_parse_reg_param(ps, f, &t, h.type, h.vec, result, ret)) >= 0)
+            ptx_next(ps);
+        return r;
+    }
     struct ptx_var *v = dt_new(&ps->m->arena, struct ptx_var);
     if (!v)
         return ptx_nomem(ps);
@@ -458,6 +470,8 @@ int ptx_parse_param(struct ptx_parser *ps, struct ptx_function *f, struct ptx_va
     ptx_next(ps);
     if ((r = parse_dims(ps, v)) < 0)
         return r;
+    if (f->is_entry && v->is_array && !v->bytes)
+        return ptx_perr_at(ps, t.line, t.col, "%.*s has no size", t.len > 200 ? 200 : (int)t.len, t.s);
     *ret = v;
     return 0;
 }
@@ -470,6 +484,8 @@ int ptx_parse_reg(struct ptx_parser *ps)
         return r;
     if (!ps->f)
         return ptx_perr(ps, "registers of module scope are not supported");
+    if (h.vec > 1 && (h.type == PTX_PRED || ptx_type_bytes(h.type) * h.vec > 16 || h.vec > 4))
+        return ptx_perr(ps, "a vector has up to 128 bits, and no predicates");
     for (;;) {
         struct ptx_tok t = ps->lx.t;
         if (t.kind != PTX_TK_IDENT)
@@ -485,10 +501,10 @@ int ptx_parse_reg(struct ptx_parser *ps)
             r = ptx_range_add(ps->sc, t.s, t.len, h.type, h.vec, (uint32_t)count);
         } else {
             uint32_t sym = ptx_intern(ps->sc, t.s, t.len), reg;
-            const char *name = sym == DT_NAME_NONE ? NULL : ptx_unique(ps->sc, sym, false);
-            if (!name || ptx_reg_add(ps->f, name, h.type, h.vec, &reg) < 0)
+            if (sym == DT_NAME_NONE || ptx_vector_add(ps->sc, sym, h.type, h.vec, &reg) < 0)
                 return ptx_nomem(ps);
-            r = ptx_bind_add(ps->sc, ps->sc->depth, sym, (struct ptx_bind){.kind = PTX_BIND_REG, .reg = reg});
+            r = ptx_bind_add(ps->sc, ps->sc->depth, sym,
+                             (struct ptx_bind){.kind = PTX_BIND_REG, .reg = reg, .vec = (uint8_t)h.vec});
         }
         if (r == 1)
             return ptx_perr_at(ps, t.line, t.col, "%.*s is declared twice", (int)t.len, t.s);

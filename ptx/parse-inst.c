@@ -91,7 +91,9 @@ static int named(struct ptx_parser *ps, struct ptx_opnd *o)
         o->kind = PTX_O_REG;
         o->reg = b.reg;
         ptx_next(ps);
-        return ps->sel ? selector(ps, o) : component(ps, o);
+        if (ps->sel && b.vec < 2)
+            return selector(ps, o);
+        return ptx_vector_part(ps, &b, o);
     case PTX_BIND_VAR:
         o->kind = PTX_O_VAR;
         o->var = b.var;
@@ -145,8 +147,10 @@ static int parse_inst_list(struct ptx_parser *ps, char close, struct ptx_opnd *o
     while (!ptx_is(ps, close)) {
         if (n == 255)
             return ptx_perr(ps, "more than 255 elements");
-        if ((r = parse_inst_scalar(ps, &buf[n++])) < 0)
+        if ((r = parse_inst_scalar(ps, &buf[n])) < 0)
             return r;
+        if (buf[n++].kind == PTX_O_VEC && close == '}')
+            return ptx_perr(ps, "a vector inside a vector");
         if (!ptx_is(ps, close) && (r = ptx_expect(ps, ',')) < 0)
             return r;
     }
@@ -171,7 +175,9 @@ static int parse_inst_address(struct ptx_parser *ps, struct ptx_opnd *o)
         struct ptx_bind b;
         if (ptx_lookup(ps->sc, t.s, t.len, &b) < 0)
             return ptx_nomem(ps);
-        if (b.kind == PTX_BIND_REG) {
+        if (b.kind == PTX_BIND_REG && b.vec > 1) {
+            return ptx_perr(ps, "%.*s is a vector", t.len > 200 ? 200 : (int)t.len, t.s);
+        } else if (b.kind == PTX_BIND_REG) {
             o->base_kind = PTX_O_REG;
             o->reg = b.reg;
         } else if (b.kind == PTX_BIND_VAR) {
@@ -217,7 +223,8 @@ static int parse_inst_operand(struct ptx_parser *ps, struct ptx_opnd *o, bool la
         *o = (struct ptx_opnd){.kind = PTX_O_VEC, .comp = -1};
         return parse_inst_list(ps, '}', o);
     }
-    return parse_inst_scalar(ps, o);
+    int r = parse_inst_scalar(ps, o);
+    return r >= 0 && o->kind == PTX_O_REG && !o->neg && !ps->dst && ptx_is(ps, '+') ? ptx_lower_sum(ps, o) : r;
 }
 
 /* (returns), target, (arguments), prototype; */
@@ -314,6 +321,9 @@ static bool put_word(struct ptx_inst *i, const struct ptx_op_info *info, struct 
     enum ptx_mod_class c = ptx_mod_class(m);
     if (!(info->mods >> c & 1))
         return false;
+    if (ptx_has(i, m) && (c == PTX_MC_SAT || c == PTX_MC_SYNC || c == PTX_MC_RELU || c == PTX_MC_NANP ||
+                          c == PTX_MC_CC || m == PTX_M_APPROX))
+        return true; /* ptxas takes these twice */
     if (c == PTX_MC_VEC)
         i->vec = m == PTX_M_V2 ? 2 : m == PTX_M_V4 ? 4 : 8;
     if (c == PTX_MC_LAYOUT) {
@@ -342,7 +352,8 @@ static int verbatim(struct ptx_parser *ps, struct ptx_opnd **o, unsigned *n, con
     uint32_t cap = 0;
     bool first = true;
     int r = 0;
-    for (; !ptx_is(ps, ';'); ptx_next(ps), first = false) {
+    bool again = false; /* the token at hand has not been read yet */
+    for (; !ptx_is(ps, ';'); again ? (void)(again = false) : ptx_next(ps), first = false) {
         struct ptx_tok t = ps->lx.t;
         if (t.kind == PTX_TK_EOF || t.kind == PTX_TK_BAD) {
             r = ptx_unexpected(ps, "';'");
@@ -369,6 +380,28 @@ static int verbatim(struct ptx_parser *ps, struct ptx_opnd **o, unsigned *n, con
         }
         if (b.kind == PTX_BIND_NONE) {
             dt_str_addn(&s, from, (size_t)(end - from));
+            continue;
+        }
+        if (b.kind == PTX_BIND_REG && b.vec > 1) { /* its registers, or the one that is named */
+            struct ptx_opnd v;
+            ptx_next(ps);
+            if ((r = ptx_vector_part(ps, &b, &v)) < 0)
+                break;
+            bool all = v.kind == PTX_O_VEC;
+            dt_str_add(&s, all ? "{" : "");
+            for (unsigned k = 0; k < (all ? b.vec : 1u) && r >= 0; k++) {
+                uint32_t reg = all ? b.reg + k : v.reg;
+                dt_str_addf(&s, "%s%s", k ? ", " : "", ps->f->reg[reg].name);
+                if (*n == UINT16_MAX || !PTX_GROW(&ps->m->arena, *o, *n, cap))
+                    r = ptx_nomem(ps);
+                else
+                    (*o)[(*n)++] = (struct ptx_opnd){.comp = -1, .kind = PTX_O_REG, .reg = reg};
+            }
+            dt_str_add(&s, all ? "}" : "");
+            end = NULL; /* what follows stands behind it without a space, if the text has none */
+            if (r < 0)
+                break;
+            again = true;
             continue;
         }
         struct ptx_opnd x = {.comp = -1, .kind = PTX_O_REG, .reg = b.reg};
@@ -479,6 +512,7 @@ static int instruction(struct ptx_parser *ps, uint32_t pred, bool neg)
     struct ptx_opnd o[MAX_OPND];
     unsigned no = 0;
     uint16_t sel[PTX_SELS] = {0};
+    uint64_t minus = 0;
     bool video = ptx_video_lanes(op) > 0;
     int r;
     if (op == PTX_OP_CALL) {
@@ -489,6 +523,12 @@ static int instruction(struct ptx_parser *ps, uint32_t pred, bool neg)
             if (no == MAX_OPND)
                 return ptx_perr(ps, "too many operands");
             ps->sel = video && no < PTX_SELS ? &sel[no] : NULL;
+            if (op == PTX_OP_VMAD && no && no < 4 && ptx_is(ps, '-') &&
+                !strchr("0123456789(-+", ptx_lex_peek(&ps->lx))) {
+                minus |= UINT64_C(1) << (PTX_SEL_NEG_A + no - 1);
+                ptx_next(ps);
+            }
+            ps->dst = no < (info->flags & PTX_F_NODST ? 0u : 1u + i.dst2);
             if ((r = parse_inst_operand(ps, &o[no], op == PTX_OP_BRA || (op == PTX_OP_BRX_IDX && no == 1))) < 0)
                 return r;
             no++;
@@ -503,12 +543,22 @@ static int instruction(struct ptx_parser *ps, uint32_t pred, bool neg)
     ps->sel = NULL;
     if ((r = ptx_expect(ps, ';')) < 0)
         return r;
-    if (video && no < MAX_OPND)
-        o[no++] = ptx_sel_opnd(sel);
+    if (video && no < MAX_OPND) {
+        o[no] = ptx_sel_opnd(sel);
+        o[no++].bits |= minus;
+    }
     if (op != PTX_OP_CALL && !count_fits(info->shape, no, i.dst2))
         return ptx_perr_at(ps, i.line, i.col, "wrong number of operands for %s", info->mnemonic);
     narrow_floats(&i, o, no);
-    return parse_inst_add(ps, &i, o, no);
+    if (op == PTX_OP_MOV && i.vec > 1)
+        return ptx_lower_moves(ps, &i, o);
+    if (op == PTX_OP_RET && (r = ptx_lower_params(ps, &i, true)) < 0)
+        return r;
+    if (op == PTX_OP_CALL &&
+        ((r = ptx_lower_args(ps, &i, &o[2], false)) < 0 || (r = ptx_lower_args(ps, &i, &o[0], true)) < 0))
+        return r;
+    r = parse_inst_add(ps, &i, o, no);
+    return r >= 0 ? ptx_lower_results(ps, &i) : r;
 }
 
 static int guarded(struct ptx_parser *ps)
@@ -525,7 +575,7 @@ static int guarded(struct ptx_parser *ps)
     struct ptx_bind b;
     if (ptx_lookup(ps->sc, t.s, t.len, &b) < 0)
         return ptx_nomem(ps);
-    if (b.kind != PTX_BIND_REG)
+    if (b.kind != PTX_BIND_REG || b.vec > 1)
         return ptx_perr(ps, "%.*s is not a register", t.len > 200 ? 200 : (int)t.len, t.s);
     ptx_next(ps);
     return instruction(ps, b.reg, neg);
@@ -548,6 +598,8 @@ static int label(struct ptx_parser *ps)
     if (ptx_is_dot(ps, "callprototype")) {
         i.op = PTX_OP_CALLPROTO;
         r = verbatim(ps, NULL, NULL, &i.text);
+        if (r >= 0)
+            r = ptx_lower_prototype(ps, &i);
         return r < 0 ? r : parse_inst_add(ps, &i, &name, 1);
     }
     bool calls = ptx_is_dot(ps, "calltargets");

@@ -96,6 +96,8 @@ static int parse_version(struct ptx_parser *ps)
         minor = minor * 10 + (unsigned)(t->s[k] - '0');
     if (k != t->len)
         return ptx_unexpected(ps, "a version");
+    if (major > PTX_NEWEST_MAJOR || (major == PTX_NEWEST_MAJOR && minor > PTX_NEWEST_MINOR))
+        return ptx_perr(ps, "PTX version %u.%u is newer than %u.%u", major, minor, PTX_NEWEST_MAJOR, PTX_NEWEST_MINOR);
     ps->m->version_major = major;
     ps->m->version_minor = minor;
     ptx_next(ps);
@@ -210,9 +212,20 @@ static int parse_numbers(struct ptx_parser *ps, uint32_t *v, unsigned max)
     return 0;
 }
 
+/* A declaration needs no semicolon: what begins the next one. */
+static bool next_item(const struct ptx_parser *ps)
+{
+    static const char *const word[] = {"visible", "extern", "weak", "common", "entry", "func",    "global", "const",
+                                       "shared",  "local",  "reg",  "tex",    "file",  "section", "alias"};
+    for (unsigned k = 0; k < sizeof word / sizeof *word; k++)
+        if (ptx_is_dot(ps, word[k]))
+            return true;
+    return false;
+}
+
 static int parse_directives(struct ptx_parser *ps, struct ptx_function *f)
 {
-    while (ps->lx.t.kind == PTX_TK_DOT) {
+    while (ps->lx.t.kind == PTX_TK_DOT && !next_item(ps)) {
         static const struct {
             const char *word;
             unsigned n, at;
@@ -256,7 +269,7 @@ static int parse_directives(struct ptx_parser *ps, struct ptx_function *f)
     return 0;
 }
 
-static int parse_params(struct ptx_parser *ps, struct ptx_function *f, struct ptx_var ***list, uint32_t *n)
+static int parse_params(struct ptx_parser *ps, struct ptx_function *f, bool result, struct ptx_var ***list, uint32_t *n)
 {
     uint32_t cap = 0;
     int r = ptx_expect(ps, '(');
@@ -264,7 +277,7 @@ static int parse_params(struct ptx_parser *ps, struct ptx_function *f, struct pt
         struct ptx_var *v = NULL;
         if (*n >= 8192)
             return ptx_perr(ps, "more than 8192 parameters");
-        if ((r = ptx_parse_param(ps, f, &v)) < 0)
+        if ((r = ptx_parse_param(ps, f, result, &v)) < 0)
             return r;
         if (!PTX_GROW(&ps->m->arena, *list, *n, cap))
             return ptx_nomem(ps);
@@ -284,8 +297,10 @@ static int bind_function(struct ptx_parser *ps, struct ptx_function *f, const st
         return ptx_nomem(ps);
     f->name = sc->sym[sym].name;
     struct ptx_bind *b = sc->sym[sym].bind;
+    while (b && b->depth) /* its parameters may have its name */
+        b = b->below;
     if (!b)
-        return ptx_bind_add(sc, 0, sym, (struct ptx_bind){.kind = PTX_BIND_FUNC, .func = f}) < 0 ? ptx_nomem(ps) : 0;
+        return ptx_bind_under(sc, sym, (struct ptx_bind){.kind = PTX_BIND_FUNC, .func = f}) < 0 ? ptx_nomem(ps) : 0;
     if (b->kind != PTX_BIND_FUNC || (b->func->has_body && f->has_body))
         return ptx_perr_at(ps, t->line, t->col, "%.*s is defined twice", t->len > 200 ? 200 : (int)t->len, t->s);
     if (f->has_body)
@@ -339,6 +354,7 @@ static int parse_function(struct ptx_parser *ps, struct ptx_linkage l, bool entr
     f->visible = l.visible;
     f->weak = l.weak;
     f->line = ps->lx.t.line;
+    ps->reg_param = NULL;
     sc->f = f;
     sc->serial++;
     sc->nlinfo = 0;
@@ -356,14 +372,14 @@ static int parse_function(struct ptx_parser *ps, struct ptx_linkage l, bool entr
         ptx_next(ps);
     }
     if (r >= 0 && !entry && ptx_is(ps, '('))
-        r = parse_params(ps, f, &f->ret, &f->nret);
+        r = parse_params(ps, f, true, &f->ret, &f->nret);
     if (r < 0)
         return r;
     struct ptx_tok name = ps->lx.t;
     if (name.kind != PTX_TK_IDENT)
         return ptx_unexpected(ps, "a function name");
     ptx_next(ps);
-    if (ptx_is(ps, '(') && (r = parse_params(ps, f, &f->param, &f->nparam)) < 0)
+    if (ptx_is(ps, '(') && (r = parse_params(ps, f, false, &f->param, &f->nparam)) < 0)
         return r;
     if ((r = parse_directives(ps, f)) < 0)
         return r;
@@ -377,13 +393,16 @@ static int parse_function(struct ptx_parser *ps, struct ptx_linkage l, bool entr
         if (f->is_extern)
             return ptx_perr(ps, "an .extern function has no body");
         ptx_next(ps);
-        if ((r = ptx_parse_body(ps, false)) < 0 || (r = close_labels(ps)) < 0)
+        if ((r = ptx_lower_params(ps, NULL, false)) < 0 || (r = ptx_parse_body(ps, false)) < 0 ||
+            (r = ptx_lower_end(ps)) < 0 || (r = close_labels(ps)) < 0)
             return r;
         ptx_next(ps); /* the closing brace */
     } else if (entry) {
         return ptx_unexpected(ps, "'{'");
-    } else if ((r = ptx_expect(ps, ';')) < 0) {
-        return r;
+    } else if (ptx_is(ps, ';')) { /* ptxas does not ask for it */
+        ptx_next(ps);
+    } else if (!next_item(ps) && ps->lx.t.kind != PTX_TK_EOF) {
+        return ptx_unexpected(ps, "';'");
     }
     ptx_scope_close(sc);
     sc->f = NULL;

@@ -269,6 +269,8 @@ void ptx_put_inst(struct ptx_printer *p, const struct ptx_inst *i)
         unsigned n = i->nopnd - (video ? 1u : 0u);
         for (unsigned k = 0; k < n; k++) {
             dt_str_add(out, k == 0 ? " " : k == 1 && i->dst2 ? "|" : ", ");
+            if (video && k && i->opnd[n].bits >> (PTX_SEL_NEG_A + k - 1) & 1)
+                dt_str_addc(out, '-');
             put_opnd(p, &i->opnd[k]);
             if (video && k < PTX_SELS)
                 ptx_put_sel(out, (uint16_t)(i->opnd[n].bits >> 16 * k));

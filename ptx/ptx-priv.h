@@ -50,6 +50,7 @@ char ptx_lex_peek(struct ptx_lexer *lx); /* first character of the token after t
 enum ptx_bind_kind { PTX_BIND_NONE, PTX_BIND_REG, PTX_BIND_VAR, PTX_BIND_FUNC };
 struct ptx_bind {
     uint8_t kind, depth;
+    uint8_t vec; /* REG: 2 or 4 where it is so many registers, from reg on */
     uint32_t sym;
     uint32_t reg;
     union {
@@ -105,6 +106,8 @@ uint32_t ptx_intern(struct ptx_scope *sc, const char *s, size_t len); /* DT_NAME
 const char *ptx_unique(struct ptx_scope *sc, uint32_t sym, bool label);
 /* 1: this scope has the name already. */
 int ptx_bind_add(struct ptx_scope *sc, unsigned depth, uint32_t sym, struct ptx_bind b);
+/* at module scope, under what is bound already, which is deeper */
+int ptx_bind_under(struct ptx_scope *sc, uint32_t sym, struct ptx_bind b);
 int ptx_range_add(struct ptx_scope *sc, const char *prefix, size_t len, unsigned type, unsigned vec, uint32_t count);
 /* What a name means here; makes the register if it is one of a range. kind NONE: nothing. */
 int ptx_lookup(struct ptx_scope *sc, const char *s, size_t len, struct ptx_bind *ret);
@@ -129,9 +132,22 @@ struct ptx_parser {
     struct ptx_function *f;
     struct ptx_scope *sc;
     struct dt_err *e;
-    const char *text; /* the whole of it */
-    unsigned depth;   /* of recursion: expressions, initialisers */
-    uint16_t *sel;    /* where the operand at hand may have a video selector: that of it; else NULL */
+    const char *text;      /* the whole of it */
+    unsigned depth;        /* of recursion: expressions, initialisers */
+    uint16_t *sel;         /* where the operand at hand may have a video selector: that of it; else NULL */
+    bool dst;              /* the operand at hand is a destination */
+    struct ptx_reg_param { /* a parameter of the function that the text has in a register */
+        struct ptx_var *var;
+        uint32_t reg;
+        uint8_t vec;
+        bool result;
+        struct ptx_reg_param *next;
+    } * reg_param;
+    struct ptx_late { /* a result of the call at hand that is a vector */
+        struct ptx_var *var;
+        struct ptx_opnd value;
+        struct ptx_late *next;
+    } * late;
 };
 /* at the current token */
 int ptx_perr(struct ptx_parser *ps, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -155,11 +171,32 @@ struct ptx_linkage {
     bool is_extern, visible, weak, common;
 };
 int ptx_parse_var(struct ptx_parser *ps, struct ptx_linkage l, unsigned space); /* after the space word; to the `;` */
-int ptx_parse_param(struct ptx_parser *ps, struct ptx_function *f, struct ptx_var **ret);
+int ptx_parse_param(struct ptx_parser *ps, struct ptx_function *f, bool result, struct ptx_var **ret);
 int ptx_parse_reg(struct ptx_parser *ps);
 /* parse-inst.c: statements up to the `}` that closes depth `until` (or the end of text, where until is 0) */
 int ptx_parse_body(struct ptx_parser *ps, bool text);
 void ptx_finish_labels(struct ptx_parser *ps, uint32_t first_inst);
+
+/* verify-words.c: what is wrong with an instruction's words, which its row allows; NULL: nothing */
+const char *ptx_words_wrong(const struct ptx_inst *i);
+
+/* lower.c */
+int ptx_vector_add(struct ptx_scope *sc, uint32_t sym, unsigned type, unsigned vec, uint32_t *ret); /* its registers */
+/* behind a register's name: the component that is written, all of a vector, or nothing to do */
+int ptx_vector_part(struct ptx_parser *ps, const struct ptx_bind *b, struct ptx_opnd *o);
+int ptx_lower_moves(struct ptx_parser *ps, const struct ptx_inst *i, struct ptx_opnd *o); /* mov.vN */
+int ptx_lower_sum(struct ptx_parser *ps, struct ptx_opnd *o); /* at the sign behind a register */
+/* vectors among a call's arguments, before it; among its results, before and behind it */
+int ptx_lower_args(struct ptx_parser *ps, const struct ptx_inst *i, struct ptx_opnd *list, bool result);
+int ptx_lower_results(struct ptx_parser *ps, const struct ptx_inst *i);
+int ptx_parse_reg_param(struct ptx_parser *ps, struct ptx_function *f, const struct ptx_tok *t, unsigned type,
+                        unsigned vec, bool result, struct ptx_var **ret);
+/* load the parameters, or store the results: under the guard of `like` (NULL: none) */
+int ptx_lower_params(struct ptx_parser *ps, const struct ptx_inst *like, bool results);
+int ptx_lower_prototype(struct ptx_parser *ps, struct ptx_inst *i); /* its text */
+int ptx_lower_end(struct ptx_parser *ps);                           /* the end of a body */
+/* a name at module scope for a variable of the function; NULL: memory is out */
+const char *ptx_lower_static(struct ptx_parser *ps, const struct ptx_tok *t, struct ptx_var *v);
 
 /* debug.c: .loc, .file, .section at the current token are read; *ret_was: it was one of them */
 int ptx_parse_debug(struct ptx_parser *ps, bool *ret_was);

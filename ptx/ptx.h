@@ -122,7 +122,9 @@ void ptx_clear_mod(struct ptx_inst *i, enum ptx_mod m);
  * b, those of d lowest. 0: the selector is not written. Else it has three bits for each digit, the digit that is
  * written last lowest; the number of digits from bit 12 on; and PTX_SEL_HALF for .h instead of .b. */
 enum { PTX_SELS = 3, PTX_SEL_HALF = 0x8000 };
-unsigned ptx_video_lanes(enum ptx_op op); /* 2, 4; 0: no video instruction */
+/* behind the selectors: a minus before a, b, c (vmad) */
+enum { PTX_SEL_NEG_A = 48, PTX_SEL_NEG_B, PTX_SEL_NEG_C, PTX_SEL_END };
+unsigned ptx_video_lanes(enum ptx_op op); /* 1, 2, 4; 0: no video instruction */
 /* The lanes of an instruction that ptx_verify takes, with the defaults put in. Bit k of mask: d has lane k. from[0][k]
  * and from[1][k]: the two lanes that lane k of the operation works on, counted through the lanes of a and then those of
  * b. */
@@ -131,6 +133,10 @@ struct ptx_video {
     uint8_t mask, from[2][4];
 };
 struct ptx_video ptx_video_of(const struct ptx_inst *i);
+/* Of an instruction with one lane, the bits of operand k (0: d) that it takes: from where on, and how many. */
+struct ptx_part {
+    uint8_t at, bits;
+} ptx_video_part(const struct ptx_inst *i, unsigned k);
 
 /* ---- variables, registers, labels, functions, modules ------------------------------------------------------------ */
 struct ptx_var {
@@ -241,6 +247,9 @@ void ptx_origin_text(struct ptx_module *m, uint64_t text);
 bool ptx_origin_read(struct ptx_module *m);
 
 /* ---- parse, print, verify ---------------------------------------------------------------------------------------- */
+/* The newest language that is understood, of CUDA 13.5; what is written in it and not known is refused by its name */
+#define PTX_NEWEST_MAJOR 9
+#define PTX_NEWEST_MINOR 5
 #define PTX_MAX_BYTES (64u << 20) /* larger text is refused before anything is allocated */
 
 /* Parse `len` bytes of text. On a syntax error DT_E_PTX with "line L, column C: …". *ret is untouched on failure. */

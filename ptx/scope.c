@@ -119,6 +119,20 @@ int ptx_bind_add(struct ptx_scope *sc, unsigned depth, uint32_t sym, struct ptx_
     return 0;
 }
 
+int ptx_bind_under(struct ptx_scope *sc, uint32_t sym, struct ptx_bind b)
+{
+    struct ptx_bind *n = dt_new(&sc->arena, struct ptx_bind), **to = &sc->sym[sym].bind;
+    if (!n)
+        return DT_E_NOMEM;
+    while (*to)
+        to = &(*to)->below;
+    *n = b;
+    n->sym = sym;
+    n->next = sc->binds[0];
+    *to = sc->binds[0] = n;
+    return 0;
+}
+
 int ptx_range_add(struct ptx_scope *sc, const char *prefix, size_t len, unsigned type, unsigned vec, uint32_t count)
 {
     uint32_t sym = ptx_intern(sc, prefix, len);
@@ -186,10 +200,9 @@ int ptx_lookup(struct ptx_scope *sc, const char *s, size_t len, struct ptx_bind 
         const struct ptx_range *r = find_range(sc, s, len, b ? b->depth + 1u : 1);
         if (r) {
             sym = ptx_intern(sc, s, len);
-            const char *name = sym == DT_NAME_NONE ? NULL : ptx_unique(sc, sym, false);
             uint32_t reg;
-            if (!name || ptx_reg_add(sc->f, name, r->type, r->vec, &reg) < 0 ||
-                ptx_bind_add(sc, r->depth, sym, (struct ptx_bind){.kind = PTX_BIND_REG, .reg = reg}) < 0)
+            if (sym == DT_NAME_NONE || ptx_vector_add(sc, sym, r->type, r->vec, &reg) < 0 ||
+                ptx_bind_add(sc, r->depth, sym, (struct ptx_bind){.kind = PTX_BIND_REG, .reg = reg, .vec = r->vec}) < 0)
                 return DT_E_NOMEM;
             b = sc->sym[sym].bind;
         }

@@ -441,7 +441,11 @@ static int check_inst(const struct check *c)
         return r;
     r = i->op == PTX_OP_CALL ? check_call(c) : check_operands(c, info->shape);
     const char *wrong = r >= 0 && ptx_video_lanes(i->op) ? ptx_video_wrong(i) : NULL;
-    return r < 0 ? r : wrong ? verify_bad(c, "%s", wrong) : check_rules(c);
+    if (r >= 0 && !wrong)
+        r = check_rules(c);
+    if (r >= 0 && !wrong)
+        wrong = ptx_words_wrong(i);
+    return r < 0 ? r : wrong ? verify_bad(c, "%s", wrong) : 0;
 }
 
 static void mark_labels(const struct ptx_opnd *o, uint8_t *used)

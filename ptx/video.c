@@ -8,7 +8,11 @@
  * each lane from the highest on, one of the lanes of a (0 to n - 1) and b (n to 2 n - 1). Where they are not written, d
  * has all lanes, a has .h10 or .b3210, and b has .h32 or .b7654. The constants of a row's shape letter `k` hold the
  * selectors (ptx.h), so that whoever copies or compares instructions by their operands has them too. What is legal here
- * was compared with ptxas. Not here: what the instructions compute (softgpu/exec/video.c).
+ * was compared with ptxas.
+ *
+ *     vadd.s32.u32.s32.sat  d.b1, a.h0, b, c;        one value: a half-word of a, all of b, into a byte of c
+ *
+ * Not here: what the instructions compute (softgpu/exec/video.c).
  */
 #include <string.h>
 
@@ -27,7 +31,8 @@ unsigned ptx_video_lanes(enum ptx_op op)
 {
     const struct ptx_op_info *info = ptx_op_info(op);
     size_t n = strlen(info->shape);
-    return n && info->shape[n - 1] == 'k' ? (unsigned)(info->mnemonic[strlen(info->mnemonic) - 1] - '0') : 0;
+    char last = info->mnemonic[strlen(info->mnemonic) - 1];
+    return !n || info->shape[n - 1] != 'k' ? 0 : last == '2' || last == '4' ? (unsigned)(last - '0') : 1;
 }
 
 uint16_t ptx_sel_parse(const char *s, size_t n)
@@ -74,9 +79,53 @@ static bool video_fits(unsigned sel, unsigned lanes, bool mask)
     return true;
 }
 
+struct ptx_part ptx_video_part(const struct ptx_inst *i, unsigned k)
+{
+    unsigned sel = sel_of(i, k);
+    if (!sel)
+        return (struct ptx_part){0, 32};
+    unsigned bits = sel & PTX_SEL_HALF ? 16 : 8;
+    return (struct ptx_part){(uint8_t)(digit(sel, 0) * bits), (uint8_t)bits};
+}
+
+/* Of those with one lane. */
+static const char *one_wrong(const struct ptx_inst *i)
+{
+    const struct ptx_opnd *k = &i->opnd[i->nopnd - 1];
+    enum ptx_mod cmp = ptx_mod_of(i, PTX_MC_CMP), second = ptx_mod_of(i, PTX_MC_ATOM);
+    unsigned neg = (unsigned)(k->bits >> PTX_SEL_NEG_A) & 7;
+    bool c = i->nopnd == 5, into = sel_of(i, 0) != 0;
+    if (k->bits >> PTX_SEL_END || (neg && i->op != PTX_OP_VMAD))
+        return "selectors out of range";
+    for (unsigned n = 0; n < PTX_SELS; n++) {
+        unsigned sel = sel_of(i, n);
+        if (sel && (video_count(sel) != 1 || digit(sel, 0) >= (sel & PTX_SEL_HALF ? 2 : 4)))
+            return "a selector that does not fit";
+    }
+    if (second != PTX_M_NONE && second != PTX_M_ADD && second != PTX_M_MIN && second != PTX_M_MAX)
+        return "the second operation is .add, .min or .max";
+    if (into && (second != PTX_M_NONE || i->op == PTX_OP_VMAD))
+        return "a selector of the destination excludes a second operation";
+    if ((into || second != PTX_M_NONE) && !c)
+        return "the operand to combine with is missing";
+    if (i->op == PTX_OP_VMAD && (neg & 4) && (neg & 3) && (neg & 3) != 3)
+        return "the product or c is negated, not both";
+    if (ptx_has(i, PTX_M_PO) && neg)
+        return ".po excludes a minus";
+    if (i->op == PTX_OP_VSHL || i->op == PTX_OP_VSHR)
+        return ptx_mod_of(i, PTX_MC_WRAP) == PTX_M_NONE ? ".clamp or .wrap is wanted"
+               : i->type[2] != PTX_U32                  ? "the number of bits is .u32"
+                                                        : NULL;
+    if (i->op == PTX_OP_VSET && (cmp < PTX_M_EQ || cmp > PTX_M_GE))
+        return "one comparison is wanted: .eq, .ne, .lt, .le, .gt or .ge";
+    return NULL;
+}
+
 const char *ptx_video_wrong(const struct ptx_inst *i)
 {
     unsigned lanes = ptx_video_lanes(i->op);
+    if (lanes == 1)
+        return one_wrong(i);
     enum ptx_mod cmp = ptx_mod_of(i, PTX_MC_CMP), second = ptx_mod_of(i, PTX_MC_ATOM);
     if (i->opnd[i->nopnd - 1].bits >> 16 * PTX_SELS)
         return "selectors out of range";

@@ -56,7 +56,7 @@ static void visit(struct search *s, uint32_t v)
             call_edge(s, v, g->has_body ? g : ptx_find_function(s->d->m, g->name));
         } else if (i->opnd[1].kind == PTX_O_REG) {
             for (uint32_t n = 0; n < s->d->m->nfunc; n++)
-                if (sg_may_reach(i, s->d->m->func[n]))
+                if (sg_may_reach(f, i, s->d->m->func[n]))
                     call_edge(s, v, s->d->m->func[n]);
         }
     }

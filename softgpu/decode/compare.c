@@ -111,20 +111,21 @@ static struct sg_op *compare_half(struct sg_dec *d, const uint32_t s[2], bool hi
     return op;
 }
 
-/* setp.cmp{.bool}.f16x2 p|q, a, b{, c}: p is about the low halves, q about the high ones */
+/* setp.cmp{.bool}.f16x2 p{|q}, a, b{, c}: p is about the low halves, q about the high ones */
 static int setp_x2(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
     enum ptx_mod b = ptx_mod_of(i, PTX_MC_BOOL);
     unsigned h = compare_one(ptx_mod_of(i, PTX_MC_CMP), PTX_F32, false);
     bool neg = false;
-    if (!h || !i->dst2 || i->nopnd != (b == PTX_M_NONE ? 4 : 5))
+    const struct ptx_opnd *from = &i->opnd[1 + i->dst2];
+    if (!h || i->nopnd != 3u + i->dst2 + (b != PTX_M_NONE))
         return sg_dec_unsupported(d);
-    uint32_t s[2] = {sg_source(d, &i->opnd[2], PTX_B32), sg_source(d, &i->opnd[3], PTX_B32)};
-    uint32_t p[2] = {sg_pred_dest(d, &i->opnd[0]), sg_pred_dest(d, &i->opnd[1])},
-             c = b == PTX_M_NONE ? 0 : sg_pred(d, &i->opnd[4], &neg);
-    for (unsigned k = 0; k < 2; k++) {
-        unsigned hi = b != PTX_M_NONE && c == p[0] ? !k : k; /* c may be a destination: that one last */
+    uint32_t s[2] = {sg_source(d, &from[0], PTX_B32), sg_source(d, &from[1], PTX_B32)};
+    uint32_t p[2] = {sg_pred_dest(d, &i->opnd[0]), i->dst2 ? sg_pred_dest(d, &i->opnd[1]) : 0},
+             c = b == PTX_M_NONE ? 0 : sg_pred(d, &from[2], &neg);
+    for (unsigned k = 0; k < 1u + i->dst2; k++) {
+        unsigned hi = i->dst2 && b != PTX_M_NONE && c == p[0] ? !k : k; /* c may be a destination: that one last */
         with_third(compare_half(d, s, hi, i->type[0] == PTX_F16X2 ? PTX_F16 : PTX_BF16, h, p[hi]), b, c, neg);
     }
     return 0;

@@ -110,7 +110,8 @@ uint32_t sg_ext(struct sg_dec *d, uint32_t v); /* append; returns its index */
 void sg_decode_branch(struct sg_dec *d, uint32_t label, uint32_t guard, bool guard_not);
 int sg_decode_function(struct sg_dec *d, const struct ptx_function *f); /* its body, here */
 struct sg_fn_regs *sg_find_fn(struct sg_dec *d, const struct ptx_function *f);
-bool sg_may_reach(const struct ptx_inst *i, const struct ptx_function *g); /* may the indirect call reach g? */
+/* may the indirect call i of f reach g? */
+bool sg_may_reach(const struct ptx_function *f, const struct ptx_inst *i, const struct ptx_function *g);
 
 /* ---- registers.c ------------------------------------------------------------------------------------------------- */
 int sg_assign_registers(struct sg_dec *d, struct sg_fn_regs *fn);

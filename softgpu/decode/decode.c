@@ -94,15 +94,24 @@ struct sg_fn_regs *sg_find_fn(struct sg_dec *d, const struct ptx_function *f)
     return NULL;
 }
 
-/* May the indirect call `i` reach g? Arguments and results have to fit. */
-bool sg_may_reach(const struct ptx_inst *i, const struct ptx_function *g)
+/* Is it a value for the parameter? What is in a register, or a constant, needs a scalar. */
+static bool arg_fits(const struct ptx_function *f, const struct ptx_opnd *o, const struct ptx_var *p)
+{
+    if (o->kind == PTX_O_VAR)
+        return o->var->bytes == p->bytes;
+    return !p->is_array && p->bytes <= 8 &&
+           (o->kind != PTX_O_REG || (o->reg < f->nreg && ptx_type_bytes(f->reg[o->reg].type) == p->bytes));
+}
+
+/* May the indirect call `i` of f reach g? Arguments and results have to fit. */
+bool sg_may_reach(const struct ptx_function *f, const struct ptx_inst *i, const struct ptx_function *g)
 {
     if (g->is_entry || !g->has_body || g->nret != i->opnd[0].n || g->nparam != i->opnd[2].n)
         return false;
     for (uint32_t k = 0; k < g->nret + g->nparam; k++) {
         const struct ptx_opnd *o = k < g->nret ? &i->opnd[0].elem[k] : &i->opnd[2].elem[k - g->nret];
         const struct ptx_var *p = k < g->nret ? g->ret[k] : g->param[k - g->nret];
-        if (o->kind != PTX_O_VAR || o->var->bytes != p->bytes)
+        if (!arg_fits(f, o, p))
             return false;
     }
     return true;
@@ -110,11 +119,11 @@ bool sg_may_reach(const struct ptx_inst *i, const struct ptx_function *g)
 
 static int gather(struct sg_dec *d, const struct ptx_function *f);
 
-static int gather_indirect(struct sg_dec *d, const struct ptx_inst *i)
+static int gather_indirect(struct sg_dec *d, const struct ptx_function *f, const struct ptx_inst *i)
 {
     int r = 0;
     for (uint32_t k = 0; k < d->m->nfunc && r >= 0 && d->fn.n < 4096; k++)
-        if (sg_may_reach(i, d->m->func[k]))
+        if (sg_may_reach(f, i, d->m->func[k]))
             r = gather(d, d->m->func[k]);
     return r;
 }
@@ -132,7 +141,7 @@ static int gather(struct sg_dec *d, const struct ptx_function *f)
     for (uint32_t i = 0; i < f->ninst; i++) {
         const struct ptx_inst *in = &f->inst[i];
         if (in->op == PTX_OP_CALL && in->nopnd > 2 && in->opnd[1].kind == PTX_O_REG) {
-            int r1 = gather_indirect(d, in);
+            int r1 = gather_indirect(d, f, in);
             if (r1 < 0)
                 return r1;
         }

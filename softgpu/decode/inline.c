@@ -109,7 +109,7 @@ static int call_indirect(struct sg_dec *d)
     int r = 0;
     for (uint32_t k = 0; k < d->m->nfunc && r >= 0 && !d->nomem && !d->c->error; k++) {
         const struct ptx_function *g = d->m->func[k];
-        struct sg_fn_regs *known = sg_may_reach(i, g) ? sg_find_fn(d, g) : NULL;
+        struct sg_fn_regs *known = sg_may_reach(d->f, i, g) ? sg_find_fn(d, g) : NULL;
         if (!known)
             continue;
         uint32_t at = sg_konst(d, sg_function_address(d->m, g), true), p = sg_ptemp(d);

@@ -115,7 +115,7 @@ struct sg_parts {
 };
 struct sg_parts sg_parts_of(uint64_t bits, enum ptx_type t);
 uint64_t sg_parts_round(struct sg_parts p, enum ptx_type t, unsigned rnd);
-sg_handler sg_video; /* op->sub says what a lane computes, op->imm where the lanes are */
+sg_handler sg_video, sg_video1; /* op->sub says what a lane computes, op->imm where the lanes are */
 enum sg_video_kind {
     SG_V_ADD,
     SG_V_SUB,
@@ -128,7 +128,10 @@ enum sg_video_kind {
     SG_V_LT,
     SG_V_LE,
     SG_V_GT,
-    SG_V_GE
+    SG_V_GE,
+    SG_V_SHL,
+    SG_V_SHR,
+    SG_V_MAD
 };
 /* The first bit of each field: the write mask (0); the places of the four lanes of a and of b, three bits each; the
  * number of lanes; the signs of d, a, b; .add; .sat. */
@@ -138,6 +141,19 @@ enum sg_video_imm {
     SG_VIDEO_SIGN_AT = 32,
     SG_VIDEO_ADD_AT = 35,
     SG_VIDEO_SAT_AT = 36
+};
+/* Of those with one lane: for d, a and b the first bit (5 bits) and the number of bits (6); the signs of d, a, b; .sat;
+ * the second operation (0 none, 1 .add, 2 .min, 3 .max); .wrap; .po; a minus before the product, before c; bits to
+ * shift the result. */
+enum sg_video1_imm {
+    SG_VIDEO1_SIGN_AT = 33,
+    SG_VIDEO1_SAT_AT = 36,
+    SG_VIDEO1_SECOND_AT,
+    SG_VIDEO1_WRAP_AT = 39,
+    SG_VIDEO1_PO_AT,
+    SG_VIDEO1_NEG_AT,
+    SG_VIDEO1_NEG_C_AT,
+    SG_VIDEO1_SHIFT_AT
 };
 
 /* ---- matrices (matrix.c, wgmma.c): op->x is the index of a struct sg_mma ----------------------------------------- */

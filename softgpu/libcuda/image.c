@@ -10,9 +10,6 @@
 #include "base/file.h"
 #include "softgpu/libcuda/cu-priv.h"
 
-#define PTX_MAJOR 9 /* the newest language that is understood */
-#define PTX_MINOR 4 /* of CUDA 13.4: what Triton 3.9 writes; an instruction that is not known is refused by its name */
-
 static bool starts(const unsigned char *p, const char *with, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -104,5 +101,5 @@ bool cu_text_too_new(const char *ptx, unsigned *major, unsigned *minor)
     unsigned long a = strtoul(p + 8, &end, 10), b = *end == '.' ? strtoul(end + 1, NULL, 10) : 0;
     *major = a > 999 ? 999 : (unsigned)a;
     *minor = b > 999 ? 999 : (unsigned)b;
-    return a > PTX_MAJOR || (a == PTX_MAJOR && b > PTX_MINOR);
+    return a > PTX_NEWEST_MAJOR || (a == PTX_NEWEST_MAJOR && b > PTX_NEWEST_MINOR);
 }

@@ -162,11 +162,11 @@ static void wrong_images(void **state)
                           CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES};
     void *val[] = {log, (void *)sizeof log, info, (void *)sizeof info};
     fresh();
-    IS(F(cuModuleLoadData)(&m, ".version 9.4\n.target sm_90\n.address_size 64\n"), CUDA_SUCCESS);
+    IS(F(cuModuleLoadData)(&m, ".version 9.5\n.target sm_90\n.address_size 64\n"), CUDA_SUCCESS);
     IS(F(cuModuleUnload)(m), CUDA_SUCCESS);
-    IS(F(cuModuleLoadDataEx)(&m, ".version 9.9\n.target sm_90\n.address_size 64\n", 4, opt, val),
+    IS(F(cuModuleLoadDataEx)(&m, ".version 9.6\n.target sm_90\n.address_size 64\n", 4, opt, val),
        CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
-    assert_non_null(strstr(log, "9.9"));
+    assert_non_null(strstr(log, "9.6"));
     assert_true((size_t)val[1] == strlen(log) && val[3] == NULL && !*info);
     val[1] = (void *)8, val[3] = (void *)sizeof info; /* a small buffer is filled and ended */
     IS(F(cuModuleLoadDataEx)(&m, ".version 8.0\n.target sm_90\n.address_size 64\nnonsense\n", 4, opt, val),
