@@ -4,8 +4,9 @@
  * would keep its files. On the software device:
  *
  *   files    to read and run: the compiler child and what it loads; to read: CUDA's headers, the list of libraries (and
- *            these, where the software device is to compile kernels), how much memory and how many processors there are; to change: the folder of the cache, that of bundles, that
- *            of the checks' log. No other file, and no TCP.
+ *            these, where the software device is to compile kernels), how much memory and how many processors there
+ *            are; to change: the folder of the cache, that of bundles, that of the checks' log. No other file, and no
+ *            TCP.
  *   calls    the worker's list (confine/calls.def); another one ends the worker, and the job gets an error.
  *
  * NVIDIA's driver opens its compiler and CUPTI when it first needs them, and speaks to its kernel module by ioctl;

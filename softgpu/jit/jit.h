@@ -11,8 +11,8 @@
  * interpreter goes on meanwhile. Texts are the key of what is compiled: the same kernel loaded again has its machine
  * code at once.
  *
- * DOVETAIL_SOFTGPU_JIT: 1 compiles as above, `always` everything at its first use, and waits for it (tests); otherwise all
- * is interpreted (README.md says why that is the default).
+ * DOVETAIL_SOFTGPU_JIT: 1 compiles as above, `always` everything at its first use, and waits for it (tests); otherwise
+ * all is interpreted (README.md says why that is the default).
  */
 #ifndef DT_SOFTGPU_JIT_H
 #define DT_SOFTGPU_JIT_H

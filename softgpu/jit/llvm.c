@@ -82,9 +82,9 @@ static void start(void)
     FUNCTIONS(FIND)
     if (*trouble)
         return;
-    /* Or it moves what one later basic block uses into that one: all of an unrolled loop's arithmetic behind all of its
-     * loads. Scheduling of machine instructions takes time that grows with the square of a basic block, and who made the
-     * PTX has ordered it. */
+    /* Or it moves what one later basic block uses into that one: all of an unrolled loop's arithmetic behind all
+     * of its loads. Scheduling of machine instructions takes time that grows with the square of a basic block, and
+     * who made the PTX has ordered it. */
     static const char *const options[] = {"dovetail", "-instcombine-code-sinking=0", "-disable-post-ra",
                                           "-enable-misched=0"};
     ParseCommandLineOptions(4, options, NULL);

@@ -206,7 +206,7 @@ static void begin_block(struct emit *e, uint32_t at)
     add_to(e, "w", offsetof(struct sg_warp, issued), 0, b->instructions);
 }
 
-static val guard_of(struct emit *e, const struct sg_op *op)
+static val region_guard(struct emit *e, const struct sg_op *op)
 {
     val p = sg_jit_pred(e, op->guard);
     return op->flags & SG_GUARD_NOT ? sg_jit_let(e, "xor i32 %%t%u, -1", p) : p;
@@ -223,7 +223,7 @@ static void region_narrow(struct emit *e, const struct sg_op *op)
     }
     if (op->fn == sg_guarded) {
         rows = 0;
-        val p = guard_of(e, op);
+        val p = region_guard(e, op);
         e->only_bits = e->only_bits ? sg_jit_let(e, "and i32 %%t%u, %%t%u", e->only_bits, p) : p;
     }
     if (e->only_bits)
@@ -236,7 +236,7 @@ static void plain(struct emit *e, const struct sg_op *op)
 {
     int h = sg_jit_lane_number(op->fn == sg_guarded ? op->inner : op->fn);
     if (h >= 0 && is_access(h) && !e->masked && op->fn == sg_guarded) {
-        val all = sg_jit_let(e, "icmp eq i32 %%t%u, -1", guard_of(e, op));
+        val all = sg_jit_let(e, "icmp eq i32 %%t%u, -1", region_guard(e, op));
         struct fork f = sg_jit_fast(e, all);
         if (!sg_jit_access(e, op, h))
             sg_jit_handler(e, op);
@@ -258,7 +258,7 @@ static void plain(struct emit *e, const struct sg_op *op)
 /* bra, exit and trap behind a predicate. */
 static void part(struct emit *e, const struct sg_op *op, uint32_t i)
 {
-    val t = guard_of(e, op), all = 0;
+    val t = region_guard(e, op), all = 0;
     if (e->masked) {
         all = sg_jit_let(e, "load i32, ptr %%mask");
         t = sg_jit_let(e, "and i32 %%t%u, %%t%u", t, all);
