@@ -10,6 +10,8 @@ processes.
              file as ….second_core_wall
     plain    one thread of the device over plain C, time for the same work
     check    the sums of the results agree with plain C's
+    tiers    one thread, no blocks followed for modelled time, start and compiling left out (a long run less a short
+             one): interpreted, compiled by LLVM (softgpu/jit), compiled over plain C
 
 usage: bench-softgpu.py --build DIR --out DIR [--json] [--quick] [KERNEL…]
 """
@@ -58,6 +60,18 @@ def measure(name, isa, threads, scale, runs):
     return r, rates, statistics.median(busiest), statistics.median(walls)
 
 
+def tier(name, jit, runs):
+    """Rates and seconds a time of launches alone, in one tier; the last result."""
+    rates, seconds = [], []
+    for _ in range(runs):
+        env = {"DOVETAIL_SOFTGPU_JIT": jit, "BENCH_UNFOLLOWED": "1", "DOVETAIL_SOFTGPU_THREADS": "1"}
+        short, long = (json.loads(process("bench-softgpu", name, scale, **env)[0]) for scale in ("1", "6"))
+        cpu = sum(long["cpu"]) - sum(short["cpu"])
+        rates.append((long["instructions"] - short["instructions"]) / cpu * 1e-9)
+        seconds.append(cpu / (long["times"] - short["times"]))
+    return rates, statistics.median(seconds), short
+
+
 def agree(name, device, plain):
     over = [r["times"] if name in ("saxpy", "histogram") else 1 for r in (device, plain)]  # these two add up
     return all(abs(a / over[0] - b / over[1]) <= 1e-4 * max(1, abs(b / over[1]))
@@ -81,7 +95,7 @@ names = o.kernel or re.findall(r"X\((\w+), \d+, \d+\)", source)
 figures, wrong = [], []
 print(f"{results.cpu()}, load {os.getloadavg()[0]:.1f}; G/s: 10^9 thread-instructions a second and core, medians of "
       f"{runs} processes")
-print(f"{'kernel':11}{'Ginstr':>8}" + "".join(f"{i + ' G/s':>9}" for i in isas) + f"{'2nd':>8}{'plain':>8}  check")
+print(f"{'kernel':11}{'Ginstr':>8}" + "".join(f"{i + ' G/s':>9}" for i in isas) + f"{'2nd':>8}{'plain':>8}  check{'tiers':>10}")
 for name in names:
     plain = [json.loads(process("bench-plain", name, "1")[0]) for _ in range(runs)]
     plain_s = statistics.median(r["seconds"] / r["times"] for r in plain)
@@ -94,12 +108,19 @@ for name in names:
             one, one_s, one_wall = r, busy, measure(name, isa, 1, 1, 1)[3]
     two, _, two_s, two_wall = measure(name, isas[0], 2, 1, runs)
     ok = agree(name, one, plain[0]) and agree(name, two, plain[0])
+    interpreted, _, _ = tier(name, "0", runs)
+    compiled, compiled_s, last = tier(name, "always", runs)
+    ok = ok and agree(name, last, plain[0])
+    figure(f"{name}.interpreted.ginstr_per_s_core", interpreted)
+    figure(f"{name}.compiled.ginstr_per_s_core", compiled)
+    figure(f"{name}.compiled.over_plain_c", [compiled_s / plain_s])
     figure(f"{name}.ginstr", [one["instructions"] * 1e-9])
     figure(f"{name}.second_core", [one_s / two_s])
     figure(f"{name}.second_core_wall", [one_wall / two_wall])
     figure(f"{name}.over_plain_c", [one_s / plain_s])
     print(f"{name:11}{one['instructions'] * 1e-9:8.2f}" + "".join(f"{c:9.2f}" for c in columns) +
-        f"{one_s / two_s:7.2f}x{one_s / plain_s:7.1f}x  {'ok' if ok else 'WRONG'}")
+        f"{one_s / two_s:7.2f}x{one_s / plain_s:7.1f}x  {'ok' if ok else 'WRONG'}"
+        f"{statistics.median(interpreted):9.2f}{statistics.median(compiled):8.2f}{compiled_s / plain_s:7.1f}x")
     if not ok:
         wrong.append(name)
 if not o.kernel:

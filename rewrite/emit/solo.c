@@ -191,6 +191,8 @@ int rw_solo_renumber(struct rw_solo *s, const uint32_t *block, uint32_t n, struc
             struct ptx_opnd *o = &f->inst[i].opnd[k];
             if (o->kind != PTX_O_SREG || (o->sreg != PTX_SR_CTAID && o->sreg != PTX_SR_NCTAID))
                 continue;
+            if (o->comp == 3) /* .w is 0 in every block */
+                continue;
             if (o->comp < 0 || o->comp > 2 || reg[o->sreg == PTX_SR_NCTAID][o->comp] == PTX_NO_REG)
                 return dt_err_set(e, DT_E_UNSUPPORTED, "a block number cannot be replaced: .%c",
                                   o->comp >= 0 && o->comp < 3 ? xyz[o->comp] : '?');

@@ -216,34 +216,26 @@ static bool directed(struct emit *e, const struct sg_op *op, int h)
 }
 
 /* ---- comparisons, predicates, selections ------------------------------------------------------------------------- */
+/* clang-format off */
 static const char *lanes_comparison(int h)
 {
     switch (h) {
-#define CASE(N, T, what)                                                                                               \
-    case SG_H_##N##_##T:                                                                                               \
-        return what;
+#define CASE(N, T, what) case SG_H_##N##_##T: return what;
 #define INTS(T, S)                                                                                                     \
     CASE(LT, T, "icmp " S "lt") CASE(LE, T, "icmp " S "le") CASE(GT, T, "icmp " S "gt") CASE(GE, T, "icmp " S "ge")
 #define EQS(T) CASE(EQ, T, "icmp eq") CASE(NE, T, "icmp ne")
-        EQS(u16)
-        EQS(u32)
-        EQS(u64)
-        INTS(u16, "u")
-        INTS(u32, "u")
-        INTS(u64, "u")
-        INTS(s16, "s") INTS(s32, "s") INTS(s64, "s")
+    EQS(u16) EQS(u32) EQS(u64)
+    INTS(u16, "u") INTS(u32, "u") INTS(u64, "u") INTS(s16, "s") INTS(s32, "s") INTS(s64, "s")
 #define FLOATS(T)                                                                                                      \
-    CASE(EQ, T, "fcmp oeq")                                                                                            \
-    CASE(NE, T, "fcmp one")                                                                                            \
-    CASE(LT, T, "fcmp olt")                                                                                            \
-    CASE(LE, T, "fcmp ole")                                                                                            \
-    CASE(GT, T, "fcmp ogt")                                                                                            \
-    CASE(GE, T, "fcmp oge")                                                                                            \
-    CASE(EQU, T, "fcmp ueq") CASE(NEU, T, "fcmp une") CASE(LTU, T, "fcmp ult") CASE(LEU, T, "fcmp ule")                \
-        CASE(GTU, T, "fcmp ugt") CASE(GEU, T, "fcmp uge") CASE(NUM, T, "fcmp ord") CASE(NAN, T, "fcmp uno")
-            FLOATS(f32) FLOATS(z32) FLOATS(f64) default : return NULL;
+    CASE(EQ, T, "fcmp oeq") CASE(NE, T, "fcmp one") CASE(LT, T, "fcmp olt") CASE(LE, T, "fcmp ole")                    \
+    CASE(GT, T, "fcmp ogt") CASE(GE, T, "fcmp oge") CASE(EQU, T, "fcmp ueq") CASE(NEU, T, "fcmp une")                  \
+    CASE(LTU, T, "fcmp ult") CASE(LEU, T, "fcmp ule") CASE(GTU, T, "fcmp ugt") CASE(GEU, T, "fcmp uge")                \
+    CASE(NUM, T, "fcmp ord") CASE(NAN, T, "fcmp uno")
+    FLOATS(f32) FLOATS(z32) FLOATS(f64)
+    default: return NULL;
     }
 }
+/* clang-format on */
 
 static val lanes_scalar(struct emit *e, const char *what, val a, val b)
 {
@@ -338,8 +330,9 @@ static val value(struct emit *e, const struct sg_op *op, int h, val a, val b, va
         UINTS(XOR, "xor")
 #define FLTS(N, what) SIMPLE(N, f32, what, F32) SIMPLE(N, z32, what, F32) SIMPLE(N, f64, what, F64)
         FLTS(FADD, "fadd")
-        FLTS(FSUB, "fsub") FLTS(FMUL, "fmul") FLTS(FDIV, "fdiv") case SG_H_MULHI_u16
-            : return bin(e, "lshr", I32, bin(e, "mul", I32, a, b), k32(e, 16));
+        FLTS(FSUB, "fsub")
+        FLTS(FMUL, "fmul")
+        FLTS(FDIV, "fdiv") case SG_H_MULHI_u16 : return bin(e, "lshr", I32, bin(e, "mul", I32, a, b), k32(e, 16));
     case SG_H_MULHI_s16: return bin(e, "ashr", I32, bin(e, "mul", I32, a, b), k32(e, 16));
     case SG_H_MULHI_u32:
     case SG_H_MULHI_s32:
@@ -369,9 +362,11 @@ static val value(struct emit *e, const struct sg_op *op, int h, val a, val b, va
         MM(MIN, s16, "icmp slt", I32)
         MM(MIN, s32, "icmp slt", I32)
         MM(MIN, s64, "icmp slt", I64)
-        MM(MAX, u16, "icmp ugt", I32) MM(MAX, u32, "icmp ugt", I32) MM(MAX, u64, "icmp ugt", I64)
-            MM(MAX, s16, "icmp sgt", I32) MM(MAX, s32, "icmp sgt", I32) MM(MAX, s64, "icmp sgt", I64) case SG_H_ABS_s16
-            : case SG_H_ABS_s32
+        MM(MAX, u16, "icmp ugt", I32)
+        MM(MAX, u32, "icmp ugt", I32)
+        MM(MAX, u64, "icmp ugt", I64)
+        MM(MAX, s16, "icmp sgt", I32)
+        MM(MAX, s32, "icmp sgt", I32) MM(MAX, s64, "icmp sgt", I64) case SG_H_ABS_s16 : case SG_H_ABS_s32
             : return pick(e, "icmp slt", I32, a, k32(e, 0), I32, bin(e, "sub", I32, k32(e, 0), a), a);
     case SG_H_ABS_s64: return pick(e, "icmp slt", I64, a, k64(e, 0), I64, bin(e, "sub", I64, k64(e, 0), a), a);
     case SG_H_NEG_s16:

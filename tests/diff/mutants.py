@@ -497,10 +497,9 @@ SPLIT = [
                                 n=WIDE), "refused: building: 5 does not divide"),
     ("numbers", "", graph([launch("a", "p", "k", "x", "h", grid=140, shared=200000),
                            launch("b", "m", "scale", "h", "y", grid=140)],
-                          {"p": ptx("8.0", "sm_80", "",
-                                    "mov.v4.u32 {%r10, %r11, %r12, %r13}, %ctaid; mad.lo.s32 %r4, %r10, %r2, %r3;"
-                                    "mul.wide.s32 %rd3, %r4, 4; add.s64 %rd5, %rd2, %rd3;")}, n=WIDE),
-     "refused: building: a block number"),
+                          {"p": ptx("8.0", "sm_80", "", "mov.u32 %r5, %smid; cvt.rn.f32.u32 %f2, %r5; "
+                                                        "add.rn.f32 %f1, %f1, %f2;")}, n=WIDE),
+     "refused: verification"),
     ("no_talk", "", graph([launch("a", "m", "ticket", "x", "z", "h", grid=140, shared=200000),
                            launch("b", "m", "scale", "h", "y", grid=140)],
                           n=WIDE, z=buffer(1, "inout", **ZERO)), "refused: verification"),

@@ -300,7 +300,7 @@ static void newer_ptx(void **state)
     struct dt_err e = {0};
     char text[2][1024];
     for (int k = 0; k < 2; k++) {
-        int n = snprintf(text[k], sizeof text[k], ".version %s\n", k ? "99.9" : "8.0");
+        int n = snprintf(text[k], sizeof text[k], ".version %s\n", k ? "9.5" : "8.0");
         snprintf(text[k] + n, sizeof text[k] - (size_t)n, body, "");
     }
     assert_int_equal(dev_resources(text[0], strlen(text[0]), "k", "sm_90", &old, &e), 0);
@@ -309,7 +309,7 @@ static void newer_ptx(void **state)
     assert_false(old.estimated);
     assert_false(new.estimated);
     /* an instruction that this ptxas cannot know leaves only the estimate */
-    snprintf(text[1], sizeof text[1], ".version 99.9\n");
+    snprintf(text[1], sizeof text[1], ".version 9.5\n");
     snprintf(text[1] + strlen(text[1]), sizeof text[1] - strlen(text[1]), body, "tomorrow.b32 %rd1;");
     assert_int_equal(dev_resources(text[1], strlen(text[1]), "k", "sm_90", &new, &e), 0);
     assert_true(new.estimated);

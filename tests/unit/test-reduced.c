@@ -42,6 +42,20 @@ static json_t *posted(const char *folder)
         json_object_del(m, "file");
         free(text);
     }
+    json_object_foreach (json_object_get(g, "buffers"), key, m) { /* raw files, as the command reads them */
+        json_t *data = json_object_get(m, "data");
+        const char *file = json_string_value(json_object_get(data, "file"));
+        if (!file)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, file);
+        assert_int_equal(dt_read_file(path, 1 << 24, &text, &n, NULL), 0);
+        struct dt_str coded = {0};
+        dt_base64_encode((const uint8_t *)text, n, &coded);
+        assert_false(coded.failed);
+        json_object_set_new(m, "data", json_string(coded.s));
+        dt_str_done(&coded);
+        free(text);
+    }
     return g;
 }
 

@@ -62,7 +62,7 @@ static const struct {
     {ONE("fold", "[132,1,1]", "[64,1,1]"), NULL, 264, 32, false},
     {ONE("cube", "[3,2,5]", "[5,4,4]"), "warps-apart: 'k' has 80 threads", 0, 0, false},
     {ONE("meets", "[6,1,1]", "[128,1,1]"), "warps-apart: 'k' has barriers", 0, 0, false},
-    {ONE("both", "[6,1,1]", "[128,1,1]"), "warps-apart: 'k', PTX line", 0, 0, false},
+    {ONE("both", "[6,1,1]", "[128,1,1]"), NULL, 24, 32, false},
     {ONE("counts", "[6,1,1]", "[128,1,1]"), "warps-apart: 'k' has atomics", 0, 0, false},
     {ONE("hands", "[6,1,1]", "[128,1,1]"), "warps-apart: 'k' has shared memory", 0, 0, false},
 };
