@@ -95,7 +95,8 @@ names = o.kernel or re.findall(r"X\((\w+), \d+, \d+\)", source)
 figures, wrong = [], []
 print(f"{results.cpu()}, load {os.getloadavg()[0]:.1f}; G/s: 10^9 thread-instructions a second and core, medians of "
       f"{runs} processes")
-print(f"{'kernel':11}{'Ginstr':>8}" + "".join(f"{i + ' G/s':>9}" for i in isas) + f"{'2nd':>8}{'plain':>8}  check{'tiers':>10}")
+print(f"{'kernel':11}{'Ginstr':>8}" + "".join(f"{i + ' G/s':>9}" for i in isas) +
+      f"{'2nd':>8}{'plain':>8}  check{'tiers':>10}")
 for name in names:
     plain = [json.loads(process("bench-plain", name, "1")[0]) for _ in range(runs)]
     plain_s = statistics.median(r["seconds"] / r["times"] for r in plain)

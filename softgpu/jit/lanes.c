@@ -318,21 +318,14 @@ static val value(struct emit *e, const struct sg_op *op, int h, val a, val b, va
 {
     uint64_t k;
     switch (h) {
-#define SIMPLE(N, T, what, V)                                                                                          \
-    case SG_H_##N##_##T:                                                                                               \
-        return bin(e, what, V, a, b);
+        /* clang-format off */
+#define SIMPLE(N, T, what, V) case SG_H_##N##_##T: return bin(e, what, V, a, b);
 #define UINTS(N, what) SIMPLE(N, u16, what, I32) SIMPLE(N, u32, what, I32) SIMPLE(N, u64, what, I64)
-        UINTS(ADD, "add")
-        UINTS(SUB, "sub")
-        UINTS(MUL, "mul")
-        UINTS(AND, "and")
-        UINTS(OR, "or")
-        UINTS(XOR, "xor")
 #define FLTS(N, what) SIMPLE(N, f32, what, F32) SIMPLE(N, z32, what, F32) SIMPLE(N, f64, what, F64)
-        FLTS(FADD, "fadd")
-        FLTS(FSUB, "fsub")
-        FLTS(FMUL, "fmul")
-        FLTS(FDIV, "fdiv") case SG_H_MULHI_u16 : return bin(e, "lshr", I32, bin(e, "mul", I32, a, b), k32(e, 16));
+    UINTS(ADD, "add") UINTS(SUB, "sub") UINTS(MUL, "mul") UINTS(AND, "and") UINTS(OR, "or") UINTS(XOR, "xor")
+    FLTS(FADD, "fadd") FLTS(FSUB, "fsub") FLTS(FMUL, "fmul") FLTS(FDIV, "fdiv")
+            /* clang-format on */
+            case SG_H_MULHI_u16 : return bin(e, "lshr", I32, bin(e, "mul", I32, a, b), k32(e, 16));
     case SG_H_MULHI_s16: return bin(e, "ashr", I32, bin(e, "mul", I32, a, b), k32(e, 16));
     case SG_H_MULHI_u32:
     case SG_H_MULHI_s32:
@@ -353,20 +346,16 @@ static val value(struct emit *e, const struct sg_op *op, int h, val a, val b, va
     case SG_H_MAD_u32:
     case SG_H_MADW_u16:
     case SG_H_MADW_s16: return bin(e, "add", I32, bin(e, "mul", I32, a, b), c);
-    case SG_H_MAD_u64: return bin(e, "add", I64, bin(e, "mul", I64, a, b), c);
-#define MM(N, T, cmp, V)                                                                                               \
-    case SG_H_##N##_##T: return pick(e, cmp, V, a, b, V, a, b);
-        MM(MIN, u16, "icmp ult", I32)
-        MM(MIN, u32, "icmp ult", I32)
-        MM(MIN, u64, "icmp ult", I64)
-        MM(MIN, s16, "icmp slt", I32)
-        MM(MIN, s32, "icmp slt", I32)
-        MM(MIN, s64, "icmp slt", I64)
-        MM(MAX, u16, "icmp ugt", I32)
-        MM(MAX, u32, "icmp ugt", I32)
-        MM(MAX, u64, "icmp ugt", I64)
-        MM(MAX, s16, "icmp sgt", I32)
-        MM(MAX, s32, "icmp sgt", I32) MM(MAX, s64, "icmp sgt", I64) case SG_H_ABS_s16 : case SG_H_ABS_s32
+    case SG_H_MAD_u64:
+        return bin(e, "add", I64, bin(e, "mul", I64, a, b), c);
+        /* clang-format off */
+#define MM(N, T, cmp, V) case SG_H_##N##_##T: return pick(e, cmp, V, a, b, V, a, b);
+    MM(MIN, u16, "icmp ult", I32) MM(MIN, u32, "icmp ult", I32) MM(MIN, u64, "icmp ult", I64)
+    MM(MIN, s16, "icmp slt", I32) MM(MIN, s32, "icmp slt", I32) MM(MIN, s64, "icmp slt", I64)
+    MM(MAX, u16, "icmp ugt", I32) MM(MAX, u32, "icmp ugt", I32) MM(MAX, u64, "icmp ugt", I64)
+    MM(MAX, s16, "icmp sgt", I32) MM(MAX, s32, "icmp sgt", I32) MM(MAX, s64, "icmp sgt", I64)
+            /* clang-format on */
+            case SG_H_ABS_s16 : case SG_H_ABS_s32
             : return pick(e, "icmp slt", I32, a, k32(e, 0), I32, bin(e, "sub", I32, k32(e, 0), a), a);
     case SG_H_ABS_s64: return pick(e, "icmp slt", I64, a, k64(e, 0), I64, bin(e, "sub", I64, k64(e, 0), a), a);
     case SG_H_NEG_s16:
