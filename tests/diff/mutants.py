@@ -497,7 +497,7 @@ SPLIT = [
                                 n=WIDE), "refused: building: 5 does not divide"),
     ("numbers", "", graph([launch("a", "p", "k", "x", "h", grid=140, shared=200000),
                            launch("b", "m", "scale", "h", "y", grid=140)],
-                          {"p": ptx("8.0", "sm_80", "", "mov.u32 %r5, %clock; cvt.rn.f32.u32 %f2, %r5; "
+                          {"p": ptx("8.0", "sm_90", "", "mov.u32 %r5, %clusterid.x; cvt.rn.f32.u32 %f2, %r5; "
                                                         "add.rn.f32 %f1, %f1, %f2;")}, n=WIDE),
      "refused: verification"),
     ("no_talk", "", graph([launch("a", "m", "ticket", "x", "z", "h", grid=140, shared=200000),
