@@ -310,6 +310,13 @@ static void whole_block(struct emit *e, uint32_t from)
 }
 
 /* ---- the function ------------------------------------------------------------------------------------------------ */
+/* A member that does not change while the region runs, as %name. */
+static void begin_with(struct dt_str *s, const char *name, const char *of, size_t offset, const char *type)
+{
+    dt_str_addf(s, "  %%%s.at = getelementptr i8, ptr %%%s, i64 %zu\n", name, of, offset);
+    dt_str_addf(s, "  %%%s = load %s, ptr %%%s.at\n", name, type, name);
+}
+
 static void prologue(struct emit *e)
 {
     struct dt_str *s = &e->s;
@@ -324,17 +331,12 @@ static void prologue(struct emit *e)
         if (v->ever_raw)
             dt_str_addf(s, "  %%n%s%u = alloca i1\n", letter[v->kind], v->at);
     }
-    dt_str_addf(s, "  %%wk.at = getelementptr i8, ptr %%w, i64 %zu\n  %%wk = load ptr, ptr %%wk.at\n",
-                offsetof(struct sg_warp, wk));
+    begin_with(s, "wk", "w", offsetof(struct sg_warp, wk), "ptr");
     if (!e->masked) {
-        dt_str_addf(s, "  %%m.at = getelementptr i8, ptr %%w, i64 %zu\n  %%m = load i32, ptr %%m.at\n",
-                    offsetof(struct sg_warp, mask));
-        dt_str_addf(s, "  %%blk.at = getelementptr i8, ptr %%w, i64 %zu\n  %%blk = load ptr, ptr %%blk.at\n",
-                    offsetof(struct sg_warp, blk));
-        dt_str_addf(s, "  %%fol.at = getelementptr i8, ptr %%blk, i64 %zu\n  %%fol = load ptr, ptr %%fol.at\n",
-                    offsetof(struct sg_block, follow));
-        dt_str_addf(s, "  %%race.at = getelementptr i8, ptr %%wk, i64 %zu\n  %%race = load i8, ptr %%race.at\n",
-                    offsetof(struct sg_worker, race));
+        begin_with(s, "m", "w", offsetof(struct sg_warp, mask), "i32");
+        begin_with(s, "blk", "w", offsetof(struct sg_warp, blk), "ptr");
+        begin_with(s, "fol", "blk", offsetof(struct sg_block, follow), "ptr");
+        begin_with(s, "race", "wk", offsetof(struct sg_worker, race), "i8");
         dt_str_add(s, "  %c1 = icmp eq i32 %m, -1\n  %c2 = icmp eq ptr %fol, null\n  %c3 = icmp eq i8 %race, 0\n"
                       "  %c4 = and i1 %c1, %c2\n  %c5 = and i1 %c4, %c3\n  br i1 %c5, label %start, label %other, "
                       "!prof !1\nother:\n");
@@ -343,21 +345,13 @@ static void prologue(struct emit *e)
     }
     static const char *const base[] = {"regs", "konst", "bkonst"};
     for (unsigned i = 0; i < 3; i++)
-        dt_str_addf(
-            s, "  %%%s.at = getelementptr i8, ptr %%w, i64 %zu\n  %%%s = load ptr, ptr %%%s.at, !invariant.load !0\n",
-            base[i], offsetof(struct sg_warp, base) + i * sizeof(void *), base[i], base[i]);
-    dt_str_addf(s, "  %%sh.at = getelementptr i8, ptr %%w, i64 %zu\n  %%shared = load ptr, ptr %%sh.at\n",
-                offsetof(struct sg_warp, shared));
-    dt_str_addf(s, "  %%sb.at = getelementptr i8, ptr %%w, i64 %zu\n  %%shared_bytes = load i64, ptr %%sb.at\n",
-                offsetof(struct sg_warp, shared_bytes));
-    dt_str_addf(s, "  %%st.at = getelementptr i8, ptr %%wk, i64 %zu\n  %%site = load ptr, ptr %%st.at\n",
-                offsetof(struct sg_worker, site));
-    dt_str_addf(s, "  %%ti.at = getelementptr i8, ptr %%wk, i64 %zu\n  %%times = load ptr, ptr %%ti.at\n",
-                offsetof(struct sg_worker, bb));
-    dt_str_addf(s,
-                "  %%tr.at = getelementptr i8, ptr %%wk, i64 %zu\n  %%tr = load i8, ptr %%tr.at\n  %%track = icmp ne "
-                "i8 %%tr, 0\n",
-                offsetof(struct sg_worker, track));
+        begin_with(s, base[i], "w", offsetof(struct sg_warp, base) + i * sizeof(void *), "ptr");
+    begin_with(s, "shared", "w", offsetof(struct sg_warp, shared), "ptr");
+    begin_with(s, "shared_bytes", "w", offsetof(struct sg_warp, shared_bytes), "i64");
+    begin_with(s, "site", "wk", offsetof(struct sg_worker, site), "ptr");
+    begin_with(s, "times", "wk", offsetof(struct sg_worker, bb), "ptr");
+    begin_with(s, "tr", "wk", offsetof(struct sg_worker, track), "i8");
+    dt_str_add(s, "  %track = icmp ne i8 %tr, 0\n");
     for (size_t i = 0; i < e->var.n; i++) {
         const struct var *v = &e->var.p[i];
         if (v->ever_raw)

@@ -57,3 +57,30 @@ def rows(g, name, count, N, reads, writes, whole=(), size=2):
         for buffer in whole:
             run(l.read, i, buffer, 0, N, 4)
     return l
+
+
+def rotary(g, name, x, y):
+    l = g.launch(name, 256)
+    for head in range(2):
+        for row in range(128):
+            block = row + 128 * head
+            run(l.read, block, x, row * 128 + head * 64, 64, 2)
+            run(l.read, block, "cos", row * 32, 32, 4)
+            run(l.read, block, "sin", row * 32, 32, 4)
+            run(l.write, block, y, row * 128 + head * 64, 64, 2)
+
+
+def attention(g, launch):
+    """Rotary positions, causal attention of two heads of 64 over 128 rows by tiles of 64, and the product behind it;
+    `launch`: the attention's name."""
+    rotary(g, "rotary", "q", "q1")
+    rotary(g, "rotary-2", "k", "k1")
+    l = g.launch(launch, 4)
+    for head in range(2):
+        for m in range(2):  # causal: keys and values up to the tile's last row
+            block, col = m + 2 * head, head * 64
+            box(l.read, block, "q1", 128, m * 64, 64, col, 64)
+            box(l.read, block, "k1", 128, 0, m * 64 + 64, col, 64)
+            box(l.read, block, "v", 128, 0, m * 64 + 64, col, 64)
+            box(l.write, block, "o", 128, m * 64, 64, col, 64)
+    product(g, "matmul", "o", "w", "y", 128, 128, 128, 64, 64)

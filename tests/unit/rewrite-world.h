@@ -53,12 +53,28 @@ static inline void must(int r, const struct dt_err *e)
         fail_msg("%s: %s", dt_err_text(r), e->detail ? e->detail : "");
 }
 
-static inline void world_open(struct world *w)
+/* The graph of a document, which is taken, analysed; its only state is the posted one, without a reference run. */
+static inline void world_analysed(struct world *w, struct dt_str *document)
 {
     struct dt_err e = {0};
     struct ana_options o = {0};
-    struct dt_str text = {0};
     memset(w, 0, sizeof *w);
+    must(dt_graph_parse(document->s, document->len, &w->graph, &e), &e);
+    dt_str_done(document);
+    must(dev_open("soft:h200", &w->dev, &e), &e);
+    must(dev_prog_new(w->dev, w->graph, NULL, NULL, &w->prog, &e), &e);
+    must(ana_run(w->dev, w->prog, &o, &w->ana, &e), &e);
+    w->p.dev = w->dev;
+    w->p.opt = &w->opt;
+    rw_gate_init(&w->p.gate, w->dev, &w->opt, w->prog);
+    struct rw_state s = {.borrowed = true, .graph = w->graph, .prog = w->prog, .ana = w->ana};
+    assert_true(dt_push(&w->p.state, s));
+}
+
+static inline void world_open(struct world *w)
+{
+    struct dt_err e = {0};
+    struct dt_str text = {0};
     dt_str_add(&text, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
     for (const char *s = TEXT; *s; s++)
         dt_str_addf(&text, *s == '\n' ? "\\n" : "%c", *s);
@@ -71,16 +87,7 @@ static inline void world_open(struct world *w)
                "{\"name\": \"clear\", \"memset\": {\"buffer\": \"t\", \"offset\": 0, \"value\": 7, \"bytes\": 32768}},"
                KEEP("c", "f", "q", "r") "," KEEP("d", "g", "r", "s") "]}");
     /* clang-format on */
-    must(dt_graph_parse(text.s, text.len, &w->graph, &e), &e);
-    dt_str_done(&text);
-    must(dev_open("soft:h200", &w->dev, &e), &e);
-    must(dev_prog_new(w->dev, w->graph, NULL, NULL, &w->prog, &e), &e);
-    must(ana_run(w->dev, w->prog, &o, &w->ana, &e), &e);
-    w->p.dev = w->dev;
-    w->p.opt = &w->opt;
-    rw_gate_init(&w->p.gate, w->dev, &w->opt, w->prog);
-    struct rw_state s = {.borrowed = true, .graph = w->graph, .prog = w->prog, .ana = w->ana};
-    assert_true(dt_push(&w->p.state, s));
+    world_analysed(w, &text);
     must(rw_reference_new(w->dev, w->prog, 2, w->ana, NULL, &w->p.gate.ref, &w->p.gate.snaps, &e), &e);
     must(rw_state_first(&w->p, &w->p.state.p[0], &e), &e);
 }

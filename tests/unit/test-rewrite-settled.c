@@ -67,9 +67,7 @@ static const struct settled_case {
 static void open_case(struct world *w, const struct settled_case *c, bool two)
 {
     struct dt_err e = {0};
-    struct ana_options o = {0};
     struct dt_str text = {0}, ptx = {0};
-    memset(w, 0, sizeof *w);
     dt_str_addf(&ptx, ".version 8.0\n.target sm_90\n.address_size 64\n%s%s%s%s", FUNCTIONS, BEGIN("k"), c->text, END);
     dt_str_add(&text, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
     for (const char *s = ptx.s; *s; s++)
@@ -80,16 +78,7 @@ static void open_case(struct world *w, const struct settled_case *c, bool two)
                           KEEP("b", "k", "s", "t") "]}"
                           : "}, \"launches\": [" KEEP("a", "k", "x", "s") "]}");
     dt_str_done(&ptx);
-    must(dt_graph_parse(text.s, text.len, &w->graph, &e), &e);
-    dt_str_done(&text);
-    must(dev_open("soft:h200", &w->dev, &e), &e);
-    must(dev_prog_new(w->dev, w->graph, NULL, NULL, &w->prog, &e), &e);
-    must(ana_run(w->dev, w->prog, &o, &w->ana, &e), &e);
-    w->p.dev = w->dev;
-    w->p.opt = &w->opt;
-    rw_gate_init(&w->p.gate, w->dev, &w->opt, w->prog);
-    struct rw_state s = {.borrowed = true, .graph = w->graph, .prog = w->prog, .ana = w->ana};
-    assert_true(dt_push(&w->p.state, s));
+    world_analysed(w, &text);
     if (c->orders) {
         must(rw_reference_new(w->dev, w->prog, 1, w->ana, NULL, &w->p.gate.ref, &w->p.gate.snaps, &e), &e);
         must(rw_state_first(&w->p, &w->p.state.p[0], &e), &e);
