@@ -165,6 +165,9 @@ struct rw_trial {
     char library[DT_SHA256_TEXT];    /* its key there, "": none */
     const uint8_t **want;            /* by buffer: what S leaves, kept by the snaps or in own */
     uint8_t **own;
+    /* Where not NULL: of T, one launch, these blocks run alone, and these bytes are compared, by buffer. Borrowed */
+    const struct dev_some *some;
+    const struct ana_set *only;
 };
 /* Run S and T on what S finds in memory. 1: they agree, and next->cost of T is set. 0: they cannot be tried alone.
  * Negative: DT_E_INTERNAL with what differs, or a fault of either. Call rw_trial_done in every case. */
