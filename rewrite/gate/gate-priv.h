@@ -84,7 +84,9 @@ int rw_chain_waits(const struct rw_trial *t, struct dt_err *e);
 int rw_chain_finish(struct rw_trial *t, struct dt_err *e);
 /* orders.c: can these launches of the state run alone at the end, so that a trial need not try all orders? */
 bool rw_orders_can(const struct rw_gate *g, const struct rw_state *s, uint32_t first, uint32_t n);
-/* settled.c: does one order of the launch's blocks tell what all leave? Only large launches are asked. 1, 0; negative:
+/* settled.c: is all that its blocks read and write proved, and none of it by atomics? */
+bool rw_proved(const struct ana_launch *l);
+/* Does one order of the launch's blocks tell what all leave? Only large launches are asked. 1, 0; negative:
  * error. Of T, one such launch of an analysed state: are its first, its last and some other blocks free of races? */
 int rw_settled(const struct dev_prog *p, const struct ana_result *a, uint32_t launch, struct dt_err *e);
 int rw_settled_look(struct rw_trial *t, struct dt_err *e);
@@ -94,6 +96,10 @@ int rw_settled_order(struct rw_trial *t, uint64_t order, struct dt_err *e);
 unsigned rw_orders_from(const struct dev_cost *c);
 /* Of the buffer where T stands. 1: *ret is what is in it; 0: its fill; negative: not kept (trial.c). */
 int rw_trial_content(const struct rw_trial *t, uint32_t buffer, const uint8_t **ret);
+/* Of launches `only` (by launch), the blocks that make the bytes `want` (by buffer), where nothing outside writes
+ * between them; *ret_share: of all their blocks. In the arena. */
+int rw_sample_part(struct dt_arena *arena, const struct ana_result *a, const bool *only, const struct ana_set *want,
+                   struct dev_some **ret_some, double *ret_share, struct dt_err *e);
 /* Do all blocks of the other program, by its analysis, write the outputs' bytes that the original's write?
  * DT_E_INTERNAL: not. */
 int rw_sample_writes(const struct rw_sample *original, const struct dt_graph *go, const struct ana_result *a,

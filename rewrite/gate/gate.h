@@ -45,6 +45,7 @@ struct rw_piece {            /* a posted kernel, assembled by itself with the li
 struct rw_regions {             /* special values region by region (regions.c) */
     unsigned n, distinct;       /* regions with new code; those that ran, equal ones once */
     unsigned spared;            /* runs without some of the values, which the posted launches do not take */
+    unsigned parts;             /* inputs of a region on which some of its blocks ran */
     struct rw_special *special; /* what was put where; NULL: nothing was */
 };
 struct rw_gate { /* what one planning knows of the posted graph, and of what was tried against it */

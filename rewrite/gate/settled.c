@@ -53,16 +53,18 @@ static bool settled_large(const struct ana_launch *l)
     return all >= from;
 }
 
-/* Between blocks, by the map. */
-static bool settled_apart(const struct ana_launch *l)
+bool rw_proved(const struct ana_launch *l)
 {
-    bool proved = !l->self_conflict;
+    bool proved = true;
     for (uint32_t k = 0; k < l->naccess && proved; k++) {
         const struct ana_access *a = &l->access[k];
         proved = !a->atomics && (!a->reads || a->read == ANA_PROVED) && (!a->writes || a->write == ANA_PROVED);
     }
     return proved;
 }
+
+/* Between blocks, by the map. */
+static bool settled_apart(const struct ana_launch *l) { return !l->self_conflict && rw_proved(l); }
 
 /* Does it touch memory in a way that orders accesses, or that need not be ordered? */
 static bool settled_strong(const struct ptx_inst *i, void *user)
