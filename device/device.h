@@ -322,6 +322,15 @@ struct dev_cost {
 bool dev_cost_fits(struct dev_device *d, const struct dev_prog *p, uint32_t step, const struct dev_cost *c);
 /* Cost of `step`, which dev_run_step has just run. DT_E_UNSUPPORTED on a real device. */
 int dev_run_cost(struct dev_run *r, uint32_t step, struct dev_cost *ret, struct dt_err *e);
+/* Did all blocks of the launch that ran execute equally many instructions? False on a real device. */
+bool dev_cost_even(struct dev_device *d, const struct dev_cost *c);
+/* Bytes that the launch of `c` prefetches, and bytes of what it reads that earlier launches prefetched: as they are,
+ * and as somebody knows them who did not run all of it, or not those launches. Software device only. */
+struct dev_fetched {
+    uint64_t prefetched, read;
+};
+int dev_cost_fetched(struct dev_device *d, const struct dev_cost *c, struct dev_fetched *ret, struct dt_err *e);
+int dev_cost_set_fetched(struct dev_device *d, struct dev_cost *c, struct dev_fetched f, struct dt_err *e);
 /* Ways in which modelled times may be wrong, by name (softgpu/model/doubts.def): 0 is the model as it is. NULL: there
  * are no more; on a real device there is none. *ret_moot: it says that something gains nothing. */
 const char *dev_doubt(struct dev_device *d, unsigned doubt, bool *ret_moot);

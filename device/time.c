@@ -362,6 +362,43 @@ bool dev_cost_fits(struct dev_device *d, const struct dev_prog *p, uint32_t step
     return c->known && d->cu->dovetailCheckWork(&w, p->step[step].blocks, p->step[step].threads) == CUDA_SUCCESS;
 }
 
+static int work_ready(struct dev_device *d, const struct dev_cost *c, struct dovetail_work *ret, struct dt_err *e)
+{
+    int err = dev_use(d, e);
+    if (!err && !d->cu->soft)
+        err = dt_err_set(e, DT_E_UNSUPPORTED, "only the software device has costs");
+    if (!err && !c->known)
+        err = dt_err_set(e, DT_E_INTERNAL, "the cost of a launch is not known");
+    memcpy(ret, c->work, sizeof *ret);
+    return err;
+}
+
+bool dev_cost_even(struct dev_device *d, const struct dev_cost *c)
+{
+    struct dovetail_work w;
+    int even = 0;
+    return work_ready(d, c, &w, NULL) == 0 && d->cu->dovetailWorkEven(&w, &even) == CUDA_SUCCESS && even;
+}
+
+int dev_cost_fetched(struct dev_device *d, const struct dev_cost *c, struct dev_fetched *ret, struct dt_err *e)
+{
+    struct dovetail_work w;
+    int err = work_ready(d, c, &w, e);
+    return err ? err
+               : dev_cu(d, d->cu->dovetailWorkFetched(&w, &ret->prefetched, &ret->read), "dovetailWorkFetched", e);
+}
+
+int dev_cost_set_fetched(struct dev_device *d, struct dev_cost *c, struct dev_fetched f, struct dt_err *e)
+{
+    struct dovetail_work w;
+    int err = work_ready(d, c, &w, e);
+    if (!err)
+        err = dev_cu(d, d->cu->dovetailWorkSetFetched(&w, f.prefetched, f.read), "dovetailWorkSetFetched", e);
+    if (!err)
+        memcpy(c->work, &w, sizeof w);
+    return err;
+}
+
 const char *dev_doubt(struct dev_device *d, unsigned doubt, bool *ret_moot)
 {
     const char *name = NULL;

@@ -69,16 +69,37 @@ int rw_trial_glance(struct rw_trial *t, struct dt_err *e);
 /* Put into `run` what T finds in memory. */
 int rw_trial_fill(const struct rw_trial *t, struct dev_run *run, struct dt_err *e);
 struct rw_tried *rw_trial_find(const struct rw_gate *g, const char *key);
+/* What equal trials share. */
+int rw_trial_key(const struct rw_trial *t, char key[DT_SHA256_TEXT]);
+/* A glance at T, once for equal ones (glance.c). 1: the costs of T are set; 0: none; negative: error. */
+int rw_trial_glance_once(struct rw_trial *t, struct dt_err *e);
+/* chain.c: does every launch of T stand for one of S, in their order? */
+bool rw_chain(const struct rw_edit *x);
+/* Launch by launch: as rw_trial_begin; a glance at what is large, and 1 if the judge says that T is hopeless; as
+ * rw_trial_finish, where some are large and the orders of these wait for the end (rw_chain_waits: 1, 0, negative).
+ * Which run side by side, the last run of the whole looks at. */
+int rw_chain_begin(struct rw_trial *t, struct dt_err *e);
+int rw_chain_glance(struct rw_trial *t, const struct rw_judge *judge, struct dt_err *e);
+int rw_chain_waits(const struct rw_trial *t, struct dt_err *e);
+int rw_chain_finish(struct rw_trial *t, struct dt_err *e);
 /* orders.c: can these launches of the state run alone at the end, so that a trial need not try all orders? */
 bool rw_orders_can(const struct rw_gate *g, const struct rw_state *s, uint32_t first, uint32_t n);
-/* settled.c: does one order of the launch's blocks tell what all leave? Only large launches are asked. 1, 0; negative:
+/* settled.c: is all that its blocks read and write proved, and none of it by atomics? */
+bool rw_proved(const struct ana_launch *l);
+/* Does one order of the launch's blocks tell what all leave? Only large launches are asked. 1, 0; negative:
  * error. Of T, one such launch of an analysed state: are its first, its last and some other blocks free of races? */
 int rw_settled(const struct dev_prog *p, const struct ana_result *a, uint32_t launch, struct dt_err *e);
 int rw_settled_look(struct rw_trial *t, struct dt_err *e);
+/* Run some of its blocks in this order, which is not 0, and compare what they write. Errors as of rw_trial_after. */
+int rw_settled_order(struct rw_trial *t, uint64_t order, struct dt_err *e);
 /* From which order on they are left to the end, of a launch that is one of a plan's: all, of large ones. */
 unsigned rw_orders_from(const struct dev_cost *c);
 /* Of the buffer where T stands. 1: *ret is what is in it; 0: its fill; negative: not kept (trial.c). */
 int rw_trial_content(const struct rw_trial *t, uint32_t buffer, const uint8_t **ret);
+/* Of launches `only` (by launch), the blocks that make the bytes `want` (by buffer), where nothing outside writes
+ * between them; *ret_share: of all their blocks. In the arena. */
+int rw_sample_part(struct dt_arena *arena, const struct ana_result *a, const bool *only, const struct ana_set *want,
+                   struct dev_some **ret_some, double *ret_share, struct dt_err *e);
 /* Do all blocks of the other program, by its analysis, write the outputs' bytes that the original's write?
  * DT_E_INTERNAL: not. */
 int rw_sample_writes(const struct rw_sample *original, const struct dt_graph *go, const struct ana_result *a,

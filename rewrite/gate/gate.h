@@ -45,6 +45,7 @@ struct rw_piece {            /* a posted kernel, assembled by itself with the li
 struct rw_regions {             /* special values region by region (regions.c) */
     unsigned n, distinct;       /* regions with new code; those that ran, equal ones once */
     unsigned spared;            /* runs without some of the values, which the posted launches do not take */
+    unsigned parts;             /* inputs of a region on which some of its blocks ran */
     struct rw_special *special; /* what was put where; NULL: nothing was */
 };
 struct rw_gate { /* what one planning knows of the posted graph, and of what was tried against it */
@@ -165,6 +166,9 @@ struct rw_trial {
     char library[DT_SHA256_TEXT];    /* its key there, "": none */
     const uint8_t **want;            /* by buffer: what S leaves, kept by the snaps or in own */
     uint8_t **own;
+    /* Where not NULL: of T, one launch, these blocks run alone, and these bytes are compared, by buffer. Borrowed */
+    const struct dev_some *some;
+    const struct ana_set *only;
 };
 /* Run S and T on what S finds in memory. 1: they agree, and next->cost of T is set. 0: they cannot be tried alone.
  * Negative: DT_E_INTERNAL with what differs, or a fault of either. Call rw_trial_done in every case. */

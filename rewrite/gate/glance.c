@@ -8,8 +8,8 @@
  * there, one from each stretch of the grid, since blocks of one launch may differ: tails, masks. Of a launch whose
  * first blocks are of one sort and all others of another (a part's `heavy`) each sort has its stretches, and the last
  * block of the one and the first of the other run, so that the model knows where the one ends (softgpu/exec/behind.c).
- * Distinct bytes, which a few blocks cannot tell, are those of S. Of launches that differ in other ways (`uneven`
- * kinds) too few of some blocks would run.
+ * Distinct bytes, which a few blocks cannot tell, are those of S, of some of its blocks their share; so are bytes that
+ * are prefetched, and the rewrite says what it adds to them.
  */
 #include "rewrite/facts/hooks.h"
 #include "rewrite/gate/gate-priv.h"
@@ -19,12 +19,13 @@
 #define FROM (UINT64_C(1) << 28) /* thread-instructions of S from which it is worth a glance */
 #define STRETCH 16               /* blocks from which one is taken */
 #define LEAST 4                  /* blocks */
+#define LEAST_CLUSTERS 1         /* of several blocks each */
 #define FEW 4                    /* at most 1 / FEW of all blocks are a glance */
 
 static int glance_nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory"); }
 
-/* Distinct bytes of launch `of` of S, or of all of S (UINT32_MAX). */
-static int distinct(const struct rw_trial *t, uint32_t of, struct dev_some *x, struct dt_err *e)
+/* Distinct bytes of launch `of` of S, or of all of S (UINT32_MAX); `share` of them. */
+static int distinct(const struct rw_trial *t, uint32_t of, double share, struct dev_some *x, struct dt_err *e)
 {
     struct dt_arena a = {0};
     uint32_t n = t->now->graph->nbuffer;
@@ -49,6 +50,8 @@ static int distinct(const struct rw_trial *t, uint32_t of, struct dev_some *x, s
         x->unique_read_bytes += ana_set_bytes(read[b]);
         x->unique_write_bytes += ana_set_bytes(write[b]);
     }
+    x->unique_read_bytes = (uint64_t)((double)x->unique_read_bytes * share);
+    x->unique_write_bytes = (uint64_t)((double)x->unique_write_bytes * share);
     dt_arena_done(&a);
     return failed ? glance_nomem(e) : 0;
 }
@@ -89,24 +92,35 @@ static uint32_t clusters(const struct rw_trial *t, uint32_t launch)
     return t->next->prog->step[launch].blocks / (c[0] ? c[0] * c[1] * c[2] : 1);
 }
 
-/* Which blocks of T run. 1; 0: no glance; negative: error. */
-static int glance_blocks(const struct rw_trial *t, struct dev_some *some, uint32_t **list, bool *ret_by_data,
-                         struct dt_err *e)
+/* Which launches and blocks of T run. 1; 0: no glance; negative: error. */
+static int glance_blocks(const struct rw_trial *t, struct dev_some *some, uint32_t **list, bool *wanted,
+                         bool *ret_by_data, struct dt_err *e)
 {
     const struct dt_graph *g = t->next->graph;
     uint64_t work = 0, all = 0, few = 0;
     for (uint32_t k = 0; k < t->x->nlaunch; k++)
         work += t->now->cost[t->x->launch[k]].instructions;
-    if (work < RW_GLANCE(FROM) || t->x->kind->uneven || rw_talks(t->next->prog))
+    if (work < RW_GLANCE(FROM) || rw_talks(t->next->prog))
         return 0;
     for (uint32_t k = 0; k < t->n; k++) {
         uint32_t l = t->first + k, blocks = clusters(t, l);
-        uint32_t n = blocks / STRETCH > LEAST ? blocks / STRETCH : LEAST;
+        uint32_t least = blocks < t->next->prog->step[l].blocks ? LEAST_CLUSTERS : LEAST;
+        uint32_t n = blocks / STRETCH > least ? blocks / STRETCH : least;
         bool steady = false, same = false;
         if (t->next->from[l] != UINT32_MAX || g->launch[l].kind != DT_KERNEL)
             continue;
-        uint32_t of = t->x->part.p[k].of;
-        if (blocks < FEW * LEAST || (!of && t->n > 1))
+        const struct rw_part *part = &t->x->part.p[k];
+        uint32_t of = part->cut ? part->cut : part->of;
+        double share =
+            part->cut ? (double)t->next->prog->step[l].blocks / (double)t->now->prog->step[t->x->launch[of - 1]].blocks
+                      : 1;
+        wanted[l] = true;
+        if (part->cut && blocks < FEW * least) { /* all of them */
+            all += blocks;
+            few += blocks;
+            continue;
+        }
+        if (blocks < FEW * least || (!of && t->n > 1))
             return 0; /* the last: which of the distinct bytes of S are whose? */
         int r = ana_steady(t->next->prog, l, &steady, &same, e);
         if (r < 0 || !(steady || same))
@@ -114,15 +128,32 @@ static int glance_blocks(const struct rw_trial *t, struct dev_some *some, uint32
         *ret_by_data |= !steady;
         if (!(list[k] = dt_malloc(((size_t)n + 2) * sizeof *list[k])))
             return glance_nomem(e);
-        if (!(n = glance_pick(l, blocks, t->x->part.p[k].heavy, n, list[k])))
+        if (!(n = glance_pick(l, blocks, part->heavy, n, list[k])))
             return 0;
         some[l] = (struct dev_some){.block = list[k], .n = n};
-        if ((r = distinct(t, of ? of - 1 : UINT32_MAX, &some[l], e)) < 0)
+        if ((r = distinct(t, of ? of - 1 : UINT32_MAX, share, &some[l], e)) < 0)
             return r;
         all += blocks;
         few += n;
     }
     return all && few <= all / FEW;
+}
+
+/* What the launches of S that it stands for prefetch, it does, and what else its part says. */
+static int glance_fetched(const struct rw_trial *t, uint32_t launch, struct dt_err *e)
+{
+    const struct rw_part *part = &t->x->part.p[launch - t->first];
+    struct dev_fetched all = {.prefetched = part->prefetches};
+    int r = 0;
+    for (uint32_t s = 0; s < t->x->nlaunch && r == 0; s++) {
+        struct dev_fetched f;
+        if ((!part->of || part->of == s + 1) && t->now->cost[t->x->launch[s]].known &&
+            (r = dev_cost_fetched(t->gate->dev, &t->now->cost[t->x->launch[s]], &f, e)) == 0) {
+            all.prefetched += f.prefetched;
+            all.read += f.read;
+        }
+    }
+    return r < 0 ? r : dev_cost_set_fetched(t->gate->dev, &t->next->cost[launch], all, e);
 }
 
 int rw_trial_glance(struct rw_trial *t, struct dt_err *e)
@@ -133,10 +164,8 @@ int rw_trial_glance(struct rw_trial *t, struct dt_err *e)
     uint32_t **list = dt_calloc((size_t)t->n + 1, sizeof *list);
     bool *wanted = dt_calloc((size_t)p->graph->nlaunch + 1, sizeof *wanted);
     bool by_data = false;
-    int r = some && list && wanted ? glance_blocks(t, some, list, &by_data, e) : glance_nomem(e);
+    int r = some && list && wanted ? glance_blocks(t, some, list, wanted, &by_data, e) : glance_nomem(e);
     bool may = r == 1;
-    for (uint32_t k = 0; may && k < t->n; k++)
-        wanted[t->first + k] = list[k] != NULL;
     if (may)
         r = dev_run_new_for(t->gate->dev, p, wanted, &run, e);
     if (may && r == 0 && by_data)
@@ -150,7 +179,9 @@ int rw_trial_glance(struct rw_trial *t, struct dt_err *e)
             continue;
         if ((r = dev_run_step(run, l, e)) == 0)
             r = dev_run_cost(run, l, &t->next->cost[l], e);
-        t->work += t->next->cost[l].instructions / clusters(t, l) * some[l].n;
+        t->work += t->next->cost[l].instructions / clusters(t, l) * (some[l].block ? some[l].n : clusters(t, l));
+        if (r == 0)
+            r = glance_fetched(t, l, e);
     }
     dev_run_free(run);
     for (uint32_t k = 0; list && k < t->n; k++)

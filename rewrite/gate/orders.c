@@ -86,10 +86,11 @@ static int orders_of(struct rw_gate *g, struct rw_state *s, uint32_t launch, str
     r = can ? rw_settled(s->prog, s->ana, launch, e) : r;
     if (can && r == 1 && (r = rw_settled_look(&t, e)) == 1)
         to = to < SETTLED_ORDERS ? to : SETTLED_ORDERS;
+    bool settled = can && r == 1;
     bool kept = can && r >= 0 && rw_trial_want(&t);
     r = can && r >= 0 ? kept ? 0 : rw_trial_before(&t, e) : r;
     for (unsigned o = from; can && r == 0 && o < to; o++) {
-        r = rw_trial_after(&t, o + 1, NULL, e);
+        r = settled ? rw_settled_order(&t, o + 1, e) : rw_trial_after(&t, o + 1, NULL, e);
         if (r == DT_E_INTERNAL && kept) { /* what differs, nobody may read */
             dt_err_done(e);
             kept = false;

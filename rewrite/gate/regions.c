@@ -13,6 +13,9 @@
  *             against the functions that were called
  *   compared  what T may write, and what S writes and a launch outside reads later or the caller gets
  *
+ * Of a large region in which nothing that blocks touch hangs on data, some blocks run (region_some): those of T spread
+ * over its grids, others for each input, and those of S that make the same bytes.
+ *
  * Where a region cannot run so (a snap is missing, a module's variable, launches outside that write in between), or
  * where it leaves something else, nothing is decided here: the whole runs on all inputs, as a small graph's does. What
  * is dead after a region, and so may differ, is known to this file roughly, and to the whole exactly.
@@ -20,11 +23,17 @@
  * The plan's own input always runs whole (verify.c), on the final layout, in another block order, with launches side by
  * side. Software device only.
  */
+#include "rewrite/facts/hooks.h"
 #include "rewrite/gate/gate-priv.h"
 #include "rewrite/gate/special.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define LARGE (UINT64_C(1) << 28) /* thread-instructions of S from which on some blocks run */
+#define SHARE 8                   /* one of so many */
+#define LEAST 16
+#define WORTH 0.5 /* more of all blocks than this: all */
 
 struct regions {
     struct rw_gate *g;
@@ -43,7 +52,12 @@ struct region {
     uint8_t **left;          /* what S leaves there */
     struct ana_set *compare; /* by buffer */
     struct dt_arena arena;
-    uint64_t limit;
+    uint64_t limit, work; /* work: thread-instructions of S */
+    bool steady;          /* what its blocks touch hangs on no data */
+};
+struct part {               /* what runs of a region */
+    struct dev_some *s, *t; /* by launch; NULL: all */
+    struct ana_set *compare;
 };
 
 void rw_regions_done(struct rw_regions *x)
@@ -294,7 +308,8 @@ static int region_fill(const struct regions *x, const struct region *q, struct d
 
 /* Run launches of a program on that; `left`, by buffer, gets what is in those that are compared. */
 static int region_run(const struct regions *x, const struct region *q, const struct dev_prog *p, const uint32_t *launch,
-                      uint32_t n, uint64_t seed, unsigned sorts, uint8_t **left, struct dt_err *e)
+                      uint32_t n, const struct dev_some *some, uint64_t seed, unsigned sorts, uint8_t **left,
+                      struct dt_err *e)
 {
     struct dev_run *run = NULL;
     dt_free_ bool *wanted = dt_calloc((size_t)p->graph->nlaunch + 1, sizeof *wanted);
@@ -305,6 +320,8 @@ static int region_run(const struct regions *x, const struct region *q, const str
         r = dev_run_new_for(x->g->dev, p, wanted, &run, e);
     if (r == 0)
         r = region_fill(x, q, run, p->graph, seed, sorts, e);
+    if (r == 0 && some)
+        r = dev_run_select(run, some, e);
     dev_set_follow(x->g->dev, false);
     dev_set_limit(x->g->dev, q->limit);
     for (uint32_t k = 0; k < n && r == 0; k++)
@@ -323,15 +340,70 @@ static int region_run(const struct regions *x, const struct region *q, const str
     return r;
 }
 
-static bool same_bytes(const struct regions *x, const struct region *q, uint8_t *const *got)
+static bool same_bytes(const struct regions *x, const struct region *q, const struct ana_set *compare,
+                       uint8_t *const *got)
 {
     for (uint32_t b = 0; b < x->normal->prog->graph->nbuffer; b++)
-        for (uint32_t k = 0; k < q->compare[b].n; k++) {
-            const struct ana_interval *i = &q->compare[b].iv[k];
+        for (uint32_t k = 0; k < compare[b].n; k++) {
+            const struct ana_interval *i = &compare[b].iv[k];
             if (memcmp(q->left[b] + i->lo, got[b] + i->lo, i->hi - i->lo) != 0)
                 return false;
         }
     return true;
+}
+
+/* Does what its blocks touch hang on no data, neither as posted nor as planned? */
+static int region_steady(const struct regions *x, struct region *q, struct dt_err *e)
+{
+    int r = 0;
+    q->steady = q->work >= RW_GLANCE(LARGE);
+    for (uint32_t k = 0; k < q->ns + q->nt && q->steady && r >= 0; k++) {
+        bool t = k >= q->ns, steady = false, same = false;
+        const struct ana_result *a = t ? x->plan->ana : x->normal;
+        uint32_t l = t ? q->t[k - q->ns] : q->s[k];
+        r = ana_steady(t ? x->plan->prog : x->plain, l, &steady, &same, e);
+        q->steady = r >= 0 && same && rw_proved(&a->launch[l]);
+    }
+    return r < 0 ? r : 0;
+}
+
+/* Which blocks run on an input. */
+static int region_some(const struct regions *x, struct region *q, unsigned input, struct part *ret, struct dt_err *e)
+{
+    const struct ana_result *a = x->plan->ana;
+    uint32_t nb = x->normal->prog->graph->nbuffer;
+    bool *only[2] = {dt_new_array(&q->arena, bool, x->normal->prog->graph->nlaunch + 1),
+                     dt_new_array(&q->arena, bool, a->prog->graph->nlaunch + 1)};
+    struct ana_set *want = dt_new_array(&q->arena, struct ana_set, x->plan->graph->nbuffer + 1);
+    double share[2];
+    *ret = (struct part){.compare = q->compare};
+    if (!only[0] || !only[1] || !want)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t k = 0; k < q->ns; k++)
+        only[0][q->s[k]] = true;
+    for (uint32_t k = 0; k < q->nt; k++) {
+        const struct ana_launch *l = &a->launch[q->t[k]];
+        uint32_t step = l->nblock / LEAST < SHARE ? l->nblock / LEAST : SHARE;
+        only[1][q->t[k]] = true;
+        for (uint32_t b = step ? input % step : 0; b < l->nblock; b += step ? step : 1)
+            for (uint32_t i = 0; i < l->block[b].ntouch; i++) {
+                const struct ana_touch *w = &l->block[b].touch[i];
+                if (w->buffer < nb)
+                    want[w->buffer] = ana_set_union(&q->arena, want[w->buffer],
+                                                    ana_set_union(&q->arena, w->must_write, w->may_write));
+            }
+    }
+    for (uint32_t b = 0; b < nb; b++) /* of that, what is compared */
+        want[b] = ana_set_minus(&q->arena, want[b], ana_set_minus(&q->arena, want[b], q->compare[b]));
+    struct dev_some *some[2] = {NULL, NULL};
+    int r = rw_sample_part(&q->arena, x->normal, only[0], want, &some[0], &share[0], e);
+    if (r == 0)
+        r = rw_sample_part(&q->arena, a, only[1], want, &some[1], &share[1], e);
+    if (r == 0 && dt_arena_failed(&q->arena))
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (r == 0 && (share[0] <= WORTH || share[1] <= WORTH)) /* where a block of S reads of all, S runs whole */
+        *ret = (struct part){share[0] <= WORTH ? some[0] : NULL, share[1] <= WORTH ? some[1] : NULL, want};
+    return r;
 }
 
 /* S and T on one input. 1: they agree; 0: they do not, or S takes no such values; negative: error. */
@@ -341,8 +413,12 @@ static int on_input(const struct regions *x, struct region *q, unsigned input, s
     uint64_t seed = rw_input_seed(input);
     struct dt_err mine = {0};
     uint32_t n = x->plan->graph->nbuffer;
-    int r;
-    while ((r = region_run(x, q, x->plain, q->s, q->ns, seed, sorts, q->left, &mine)) < 0) {
+    struct part part = {.compare = q->compare};
+    int r = q->steady ? region_some(x, q, input, &part, e) : 0;
+    if (r < 0)
+        return r;
+    x->g->regions.parts += part.compare != q->compare;
+    while ((r = region_run(x, q, x->plain, q->s, q->ns, part.s, seed, sorts, q->left, &mine)) < 0) {
         r = rw_recover(x->g->dev, r, &mine);
         if (!sorts || rw_fatal(r))
             break;
@@ -354,8 +430,8 @@ static int on_input(const struct regions *x, struct region *q, unsigned input, s
     if (r == 0 && !got)
         r = dt_err_set(&mine, DT_E_NOMEM, "out of memory");
     if (r == 0)
-        r = region_run(x, q, x->plan->prog, q->t, q->nt, seed, sorts, got, &mine);
-    int same = r == 0 && same_bytes(x, q, got);
+        r = region_run(x, q, x->plan->prog, q->t, q->nt, part.t, seed, sorts, got, &mine);
+    int same = r == 0 && same_bytes(x, q, part.compare, got);
     for (uint32_t b = 0; got && b < n; b++)
         free(got[b]);
     free(got);
@@ -380,8 +456,10 @@ static int one_region(const struct regions *x, uint32_t root, struct dt_err *e)
         return r < 0 ? r : 1;
     }
     for (uint32_t k = 0; k < q.ns; k++)
-        q.limit += 4 * rw_snaps_cost(x->g->snaps)[q.s[k]].instructions;
-    r = region_touches(x, &q, e);
+        q.work += rw_snaps_cost(x->g->snaps)[q.s[k]].instructions;
+    q.limit += 4 * q.work;
+    if ((r = region_steady(x, &q, e)) == 0)
+        r = region_touches(x, &q, e);
     if (r == 1 && (r = dev_run_new(x->g->dev, x->plain, &run, e)) == 0)
         r = region_contents(x, &q, run, e);
     dev_run_free(run);

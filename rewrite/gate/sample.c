@@ -84,16 +84,18 @@ static bool writes(const struct ana_block *b, const struct ana_set *want)
     return false;
 }
 
-/* Mark all blocks that `want` and the blocks marked so far need. */
-static void close_over(const struct ana_result *a, const struct ana_set *want, struct marks *m)
+/* Mark all blocks that `want` and the blocks marked so far need. only: of these launches (NULL: of all). */
+static void close_over(const struct ana_result *a, const bool *only, const struct ana_set *want, struct marks *m)
 {
     for (uint32_t l = a->prog->graph->nlaunch; l-- > 0;) {
+        if (only && !only[l])
+            continue;
         for (uint32_t b = 0; b < a->launch[l].nblock; b++)
             if (!m->on[l][b] && writes(&a->launch[l].block[b], want))
                 sample_mark(a, m, l, b);
         for (uint32_t k = 0; m->n[l] && k < a->nedge; k++) {
             const struct ana_edge *x = &a->edge[k];
-            if (x->consumer != l || !x->raw.npairs)
+            if (x->consumer != l || !x->raw.npairs || (only && !only[x->producer]))
                 continue;
             if (!x->raw.row) { /* the map has too many pairs to be kept: all blocks */
                 for (uint32_t b = 0; b < a->launch[x->producer].nblock; b++)
@@ -149,6 +151,22 @@ int rw_sample_writes(const struct rw_sample *original, const struct dt_graph *go
     return r;
 }
 
+/* The list of marked blocks of a launch. */
+static int marked(struct dt_arena *arena, const struct ana_result *a, const struct marks *m, uint32_t l,
+                  struct dev_some *ret, struct dt_err *e)
+{
+    if (a->prog->graph->launch[l].kind != DT_KERNEL || m->n[l] == a->launch[l].nblock)
+        return 0;
+    uint32_t *list = dt_new_array(arena, uint32_t, m->n[l] + 1);
+    if (!list)
+        return sample_nomem(e);
+    for (uint32_t b = 0; b < a->launch[l].nblock; b++)
+        if (m->on[l][b])
+            list[ret->n++] = b;
+    ret->block = list;
+    return 0;
+}
+
 /* Make the lists of marked blocks for the device. */
 static int sample_lists(struct rw_sample *s, const struct ana_result *a, const struct marks *m, struct dt_err *e)
 {
@@ -161,16 +179,10 @@ static int sample_lists(struct rw_sample *s, const struct ana_result *a, const s
         struct dev_some *x = &s->some[l];
         s->blocks += m->n[l];
         s->of += a->launch[l].nblock;
-        if (a->prog->graph->launch[l].kind != DT_KERNEL || m->n[l] == a->launch[l].nblock)
-            continue;
-        uint32_t *list = dt_new_array(&s->arena, uint32_t, m->n[l] + 1);
-        if (!list)
-            return sample_nomem(e);
-        for (uint32_t b = 0; b < a->launch[l].nblock; b++)
-            if (m->on[l][b])
-                list[x->n++] = b;
-        x->block = list;
-        for (uint32_t k = 0; k < a->launch[l].naccess; k++) {
+        int r = marked(&s->arena, a, m, l, x, e);
+        if (r < 0)
+            return r;
+        for (uint32_t k = 0; x->block && k < a->launch[l].naccess; k++) {
             const struct ana_access *y = &a->launch[l].access[k];
             struct dt_arena tmp = {0};
             struct ana_set read = {0}, write = {0};
@@ -209,13 +221,37 @@ int rw_sample_of(const struct rw_sample *original, const struct dt_graph *go, co
             s->want[k] = original->want[i];
     }
     if (r == 0 && (r = marks_new(&s->arena, a, &m, e)) == 0) {
-        close_over(a, s->want, &m);
+        close_over(a, NULL, s->want, &m);
         r = sample_lists(s, a, &m, e);
     }
     if (r < 0)
         rw_sample_free(s);
     else
         *ret = s;
+    return r;
+}
+
+int rw_sample_part(struct dt_arena *arena, const struct ana_result *a, const bool *only, const struct ana_set *want,
+                   struct dev_some **ret_some, double *ret_share, struct dt_err *e)
+{
+    struct marks m;
+    uint64_t some = 0, all = 0;
+    int r = marks_new(arena, a, &m, e);
+    uint32_t n = a->prog->graph->nlaunch;
+    struct dev_some *x = r == 0 ? dt_new_array(arena, struct dev_some, n + 1) : NULL;
+    if (r == 0 && !x)
+        return sample_nomem(e);
+    if (r == 0)
+        close_over(a, only, want, &m);
+    for (uint32_t l = 0; r == 0 && l < n; l++) {
+        if (!only[l])
+            continue;
+        some += m.n[l];
+        all += a->launch[l].nblock;
+        r = marked(arena, a, &m, l, &x[l], e);
+    }
+    *ret_some = x;
+    *ret_share = all ? (double)some / (double)all : 1;
     return r;
 }
 
@@ -267,11 +303,11 @@ static int sample_take(const struct ana_result *a, uint32_t seeds, struct rw_sam
         for (uint32_t k = 0; k < seeds && k < a->launch[l].nblock; k++)
             want_block(s, a, l, seed_block(l, a->launch[l].nblock, k));
     if (r == 0 && (r = marks_new(&s->arena, a, m, e)) == 0) {
-        close_over(a, s->want, m);
+        close_over(a, NULL, s->want, m);
         for (uint32_t l = g->nlaunch; l-- > 0;)
             if (!m->n[l] && a->launch[l].nblock) {
                 sample_mark(a, m, l, 0);
-                close_over(a, s->want, m);
+                close_over(a, NULL, s->want, m);
             }
         r = sample_lists(s, a, m, e);
     }

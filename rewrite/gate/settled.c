@@ -13,8 +13,9 @@
  *                    write
  *
  * Only large launches are asked, since orders of small ones cost nothing. So of a plan's settled launches
- * SETTLED_ORDERS run whole (orders.c), and some blocks under that detector (rw_settled_look): spread over the grid,
- * both ends with them, as the texts of several bodies may stand side by side. Where it finds anything, or cannot be
+ * SETTLED_ORDERS run (orders.c), each of other blocks (rw_settled_order): what a block leaves hangs on no other one, so
+ * that some tell what all do; and some blocks under that detector (rw_settled_look). They are spread over the grid,
+ * here with both its ends, as the texts of several bodies may stand side by side. Where it finds anything, or cannot be
  * used, all orders run as of any launch. The same holds of posted launches: the run of the reference looks for
  * conflicts between blocks only in those that are not settled (once.c), and a rewrite that leaves the code as it is
  * need not run their orders when it is accepted (trial.c).
@@ -30,6 +31,8 @@
 #define WORTH (UINT64_C(1) << 24) /* bytes in the footprints of all blocks, from which on a launch is large */
 #define SHARE 32                  /* one of so many blocks runs under the detector with clocks */
 #define LEAST 4
+#define ORDER_SHARE 8 /* one of so many blocks runs in another order */
+#define ORDER_LEAST 16
 #define TOUCH_MOST (UINT64_C(1) << 25) /* bytes that they may write: the detector needs 16 times as many */
 
 static uint64_t settled_bytes(const struct ana_block *b, bool writes)
@@ -50,16 +53,18 @@ static bool settled_large(const struct ana_launch *l)
     return all >= from;
 }
 
-/* Between blocks, by the map. */
-static bool settled_apart(const struct ana_launch *l)
+bool rw_proved(const struct ana_launch *l)
 {
-    bool proved = !l->self_conflict;
+    bool proved = true;
     for (uint32_t k = 0; k < l->naccess && proved; k++) {
         const struct ana_access *a = &l->access[k];
         proved = !a->atomics && (!a->reads || a->read == ANA_PROVED) && (!a->writes || a->write == ANA_PROVED);
     }
     return proved;
 }
+
+/* Between blocks, by the map. */
+static bool settled_apart(const struct ana_launch *l) { return !l->self_conflict && rw_proved(l); }
 
 /* Does it touch memory in a way that orders accesses, or that need not be ordered? */
 static bool settled_strong(const struct ptx_inst *i, void *user)
@@ -153,4 +158,45 @@ int rw_settled_look(struct rw_trial *t, struct dt_err *e)
     }
     dt_err_done(&bad);
     return r == 0;
+}
+
+/* ---- some blocks in another order -------------------------------------------------------------------------------- */
+
+/* Every nth block, from one on that hangs on the order. How many. */
+static uint32_t order_some(const struct ana_launch *l, uint64_t order, uint32_t *list)
+{
+    uint32_t step = l->nblock / ORDER_LEAST < ORDER_SHARE ? l->nblock / ORDER_LEAST : ORDER_SHARE, n = 0;
+    step = step ? step : 1;
+    for (uint32_t b = (uint32_t)(order % step); b < l->nblock; b += step)
+        list[n++] = b;
+    return n;
+}
+
+int rw_settled_order(struct rw_trial *t, uint64_t order, struct dt_err *e)
+{
+    const struct ana_launch *l = &t->next->ana->launch[t->first];
+    uint32_t nbuffer = t->next->graph->nbuffer;
+    struct dt_arena a = {0};
+    dt_free_ uint32_t *list = dt_calloc((size_t)l->nblock + 1, sizeof *list);
+    dt_free_ struct dev_some *some = dt_calloc((size_t)t->next->graph->nlaunch + 1, sizeof *some);
+    dt_free_ struct ana_set *only = dt_calloc((size_t)nbuffer + 1, sizeof *only);
+    int r = list && some && only ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    uint32_t n = r == 0 ? order_some(l, order, list) : 0;
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < l->block[list[i]].ntouch; k++) {
+            const struct ana_touch *q = &l->block[list[i]].touch[k];
+            only[q->buffer] = ana_set_union(&a, only[q->buffer], ana_set_union(&a, q->must_write, q->may_write));
+        }
+    if (r == 0 && dt_arena_failed(&a))
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (r == 0) {
+        some[t->first] = (struct dev_some){.block = list, .n = n};
+        t->some = some;
+        t->only = only;
+        r = rw_trial_after(t, order, NULL, e);
+        t->some = NULL;
+        t->only = NULL;
+    }
+    dt_arena_done(&a);
+    return r;
 }

@@ -10,8 +10,7 @@
  * orders are for what stays (orders.c); those of a long chain that is most of the graph, for the verification of the
  * plan.
  *
- * Where each launch of T stands for one of S (programmatic launches), they are tried one by one: of a chain of all
- * layers, what repeats runs once.
+ * Where each launch of T stands for one of S (programmatic launches), they are tried one by one (chain.c).
  *
  * A trial is a sieve: the plan as a whole is verified at the end, on all inputs (plan/whole.c). Equal edits are tried
  * once. The layers of a model repeat, and a candidate whose texts, geometry and arguments were tried before passes, or
@@ -37,113 +36,6 @@ size_t rw_member_words(const struct rw_gate *g) { return g->posted->graph->nlaun
 static const uint64_t *trial_members(const struct rw_gate *g, const struct rw_state *s, uint32_t launch)
 {
     return s->member + launch * rw_member_words(g);
-}
-
-/* ---- equal candidates -------------------------------------------------------------------------------------------- */
-
-/* Its kernel alone, with registers and labels by number, where nothing else of the module matters to it; false: the
- * module's text. */
-static bool add_entry(struct dt_sha256 *h, const struct dev_prog *p, uint32_t launch)
-{
-    const struct ptx_module *ir = p->module[p->graph->launch[launch].module].ir;
-    struct dt_str text = {0};
-    bool alone = p->step[launch].entry != NULL;
-    for (uint32_t k = 0; k < ir->nvar && alone; k++)
-        alone = ir->var[k]->space != PTX_GLOBAL && ir->var[k]->space != PTX_CONST;
-    alone = alone && ptx_print_canonical(p->step[launch].entry, &text) == 0 && !text.failed;
-    if (alone)
-        dt_sha256_addstr(h, text.s ? text.s : "");
-    dt_str_done(&text);
-    return alone;
-}
-
-void rw_add_launch(struct dt_sha256 *h, const struct dev_prog *p, uint32_t launch, bool entry_alone, uint32_t *number,
-                   uint32_t *n)
-{
-    const struct dt_graph *g = p->graph;
-    const struct dt_launch *l = &g->launch[launch];
-    dt_sha256_addu64(h, l->kind);
-    if (l->kind != DT_KERNEL) {
-        uint32_t place[2] = {l->dst, l->kind == DT_COPY ? l->src : l->dst};
-        for (int q = 0; q < 2; q++) {
-            if (number[place[q]] == UINT32_MAX)
-                number[place[q]] = (*n)++;
-            dt_sha256_addu64(h, number[place[q]]);
-            dt_sha256_addu64(h, g->buffer[place[q]].bytes);
-        }
-        dt_sha256_addu64(h, l->dst_offset);
-        dt_sha256_addu64(h, l->src_offset);
-        dt_sha256_addu64(h, l->bytes);
-        dt_sha256_addu64(h, l->value);
-        return;
-    }
-    const struct dev_module *m = &p->module[l->module];
-    if (!entry_alone || !add_entry(h, p, launch)) {
-        dt_sha256_addstr(h, m->digest);
-        dt_sha256_addstr(h, l->entry);
-    }
-    for (int i = 0; i < 3; i++) {
-        dt_sha256_addu64(h, l->grid[i]);
-        dt_sha256_addu64(h, l->block[i]);
-        dt_sha256_addu64(h, l->cluster[i]);
-    }
-    dt_sha256_addu64(h, l->shared);
-    for (uint32_t k = 0; k < l->narg; k++) {
-        const struct dt_arg *a = &l->arg[k];
-        uint32_t count = a->kind == DT_ARG_BUFFER || a->kind == DT_ARG_TENSOR_MAP ? 1
-                         : a->kind == DT_ARG_BYTES                                ? a->npointer
-                                                                                  : 0;
-        dt_sha256_addu64(h, a->kind);
-        if (a->kind == DT_ARG_SCALAR)
-            dt_sha256_addu64(h, a->bits);
-        if (a->kind == DT_ARG_TENSOR_MAP) {
-            struct dt_str map = {0};
-            dt_tensor_map_text(a->map, &map);
-            dt_sha256_addstr(h, map.s ? map.s : "");
-            dt_str_done(&map);
-        }
-        if (a->kind == DT_ARG_BYTES) {
-            dt_sha256_addu64(h, a->nbytes);
-            dt_sha256_add(h, a->bytes, a->nbytes);
-        }
-        for (uint32_t q = 0; q < count; q++) {
-            uint32_t b = a->kind == DT_ARG_BYTES ? a->pointer[q].buffer : a->buffer;
-            if (number[b] == UINT32_MAX)
-                number[b] = (*n)++;
-            dt_sha256_addu64(h, number[b]);
-            dt_sha256_addu64(h, a->kind == DT_ARG_BYTES ? a->pointer[q].offset : a->offset);
-            dt_sha256_addu64(h, a->kind == DT_ARG_BYTES ? a->pointer[q].at : 0);
-            dt_sha256_addu64(h, g->buffer[b].bytes);
-            dt_sha256_addu64(h, g->buffer[b].constant);
-        }
-    }
-}
-
-static int key_of(const struct rw_trial *t, char key[DT_SHA256_TEXT])
-{
-    struct dt_sha256 h;
-    uint32_t n = 0, *number = dt_calloc(t->next->graph->nbuffer + 1, sizeof *number);
-    int r = number ? dt_sha256_init(&h) : DT_E_NOMEM;
-    if (r == 0) {
-        memset(number, 0xFF, t->next->graph->nbuffer * sizeof *number);
-        dt_sha256_addu64(&h, t->x->nlaunch);
-        dt_sha256_addu64(&h, t->n);
-        for (uint32_t k = 0; k < t->x->nlaunch; k++)
-            rw_add_launch(&h, t->now->prog, t->x->launch[k], false, number, &n);
-        for (uint32_t k = 0; k < t->n; k++)
-            rw_add_launch(&h, t->next->prog, t->first + k, false, number, &n);
-        for (size_t k = 0; k < t->x->unread.n; k++) {
-            const struct rw_unread *u = &t->x->unread.p[k];
-            dt_sha256_addu64(&h, number[u->buffer]);
-            for (uint32_t i = 0; i < u->bytes.n; i++) {
-                dt_sha256_addu64(&h, u->bytes.iv[i].lo);
-                dt_sha256_addu64(&h, u->bytes.iv[i].hi);
-            }
-        }
-        dt_sha256_final(&h, key);
-    }
-    free(number);
-    return r;
 }
 
 /* ---- the runs ---------------------------------------------------------------------------------------------------- */
@@ -274,7 +166,7 @@ static int trial_compare(const struct rw_trial *t, struct dev_run *run, uint32_t
     const struct dt_buffer *q = &t->now->graph->buffer[b];
     struct dt_arena a = {0};
     struct ana_interval all = {0, q->bytes};
-    struct ana_set look = {&all, 1};
+    struct ana_set look = t->only ? t->only[b] : (struct ana_set){&all, 1};
     int r = 0;
     for (size_t k = 0; k < t->x->unread.n; k++)
         if (t->x->unread.p[k].buffer == b)
@@ -330,9 +222,11 @@ int rw_trial_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_cost
         r = rw_watch(t->gate->dev, talks, order, order != 0, e);
     dev_set_follow(t->gate->dev, !order && ret_cost);
     dev_set_limit(t->gate->dev, order && talks ? order_limit(t) : 0);
-    if (r == 0 && order)
+    if (r == 0 && t->some)
+        r = dev_run_select(run, t->some, e);
+    if (r == 0 && order && !t->some)
         r = dev_run_part(run, t->first, t->n, e); /* launches run side by side where the order allows it */
-    for (uint32_t k = t->first; k < t->first + t->n && r == 0 && !order; k++)
+    for (uint32_t k = t->first; k < t->first + t->n && r == 0 && (!order || t->some); k++)
         if ((r = dev_run_step(run, k, e)) == 0 && ret_cost)
             r = dev_run_cost(run, k, &ret_cost[k - t->first], e);
     dev_set_follow(t->gate->dev, true);
@@ -388,49 +282,6 @@ static uint64_t instructions(const struct rw_trial *t)
     return all;
 }
 
-/* Does every launch of T stand for one of S, in their order? */
-static bool one_for_one(const struct rw_edit *x)
-{
-    bool one = x->part.n == x->nlaunch;
-    for (size_t k = 0; k < x->part.n && one; k++)
-        one = x->part.p[k].of == k + 1;
-    return one;
-}
-
-/* Launch k of a chain in which each stands for one of S. */
-static struct rw_edit edit_of(const struct rw_edit *x, uint32_t k, struct rw_part *part)
-{
-    struct rw_edit one = *x;
-    *part = x->part.p[k];
-    part->of = 1;
-    one.launch += k;
-    one.nlaunch = 1;
-    one.part.p = part;
-    one.part.n = 1;
-    return one;
-}
-
-/* A chain in which nothing moves between launches: launch by launch, on what each finds. So equal ones of the chain run
- * once. 1, 0, negative: as rw_trial_begin. */
-static int begin_each(struct rw_trial *t, struct dt_err *e)
-{
-    int r = 1;
-    t->known = t->repeated = true;
-    for (uint32_t k = 0; k < t->n && r == 1; k++) {
-        struct rw_part part;
-        struct rw_edit one = edit_of(t->x, k, &part);
-        struct rw_trial alone = {0};
-        if (t->next->from[t->first + k] != UINT32_MAX)
-            continue;
-        r = rw_trial_begin(&alone, t->gate, &one, t->next, t->first + k, e);
-        t->known = t->known && alone.known;
-        t->repeated = t->repeated && alone.repeated;
-        t->work += alone.work;
-        rw_trial_done(&alone);
-    }
-    return r;
-}
-
 int rw_trial_touch(struct rw_trial *t, struct dt_err *e)
 {
     uint32_t n = t->now->graph->nbuffer;
@@ -464,7 +315,7 @@ int rw_trial_begin(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *
 }
 
 /* The costs of T by a glance, once for equal edits. 1; 0: none; negative: error. */
-static int glance_once(struct rw_trial *t, struct dt_err *e)
+int rw_trial_glance_once(struct rw_trial *t, struct dt_err *e)
 {
     struct rw_tried x;
     for (size_t k = 0; k < t->gate->glanced.n; k++)
@@ -487,7 +338,7 @@ static int glance_once(struct rw_trial *t, struct dt_err *e)
 /* Is a glance enough? 1: T is hopeless; 0: not; negative: error. */
 static int glance(struct rw_trial *t, const struct rw_judge *judge, struct dt_err *e)
 {
-    int r = judge ? glance_once(t, e) : 0;
+    int r = judge ? rw_trial_glance_once(t, e) : 0;
     if (r == 1)
         r = judge->hopeless(judge->user, t->next, e);
     t->glanced = r == 1;
@@ -498,46 +349,14 @@ static int glance(struct rw_trial *t, const struct rw_judge *judge, struct dt_er
     return r;
 }
 
-/* The same of a chain, launch by launch: what is large is glanced at. */
-static int glance_each(struct rw_trial *t, const struct rw_judge *judge, struct dt_err *e)
-{
-    int r = judge ? 1 : 0;
-    for (uint32_t k = 0; k < t->n && r == 1; k++) {
-        struct rw_part part;
-        struct rw_edit one = edit_of(t->x, k, &part);
-        struct rw_trial alone = {
-            .gate = t->gate, .x = &one, .now = t->now, .next = t->next, .first = t->first + k, .n = 1};
-        if (t->next->from[t->first + k] != UINT32_MAX)
-            continue;
-        if (key_of(&alone, alone.key) < 0)
-            return dt_err_set(e, DT_E_NOMEM, "out of memory");
-        struct rw_tried *known = rw_trial_find(t->gate, alone.key);
-        if (known)
-            t->next->cost[t->first + k] = known->cost[0];
-        else if (rw_orders_from(&t->now->cost[one.launch[0]])) /* a small one may as well run whole */
-            r = rw_trial_begin(&alone, t->gate, &one, t->next, t->first + k, e);
-        else if ((r = rw_trial_touch(&alone, e)) == 1)
-            r = glance_once(&alone, e);
-        t->work += alone.work;
-        rw_trial_done(&alone);
-    }
-    if (r == 1)
-        r = judge->hopeless(judge->user, t->next, e);
-    t->glanced = r == 1;
-    for (uint32_t k = 0; r == 0 && k < t->n; k++)
-        if (t->next->from[t->first + k] == UINT32_MAX)
-            t->next->cost[t->first + k].known = false;
-    return r;
-}
-
-int rw_trial_judged(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *x, struct rw_state *next,
-                    uint32_t first, const struct rw_judge *judge, struct dt_err *e)
+static int trial_judged(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *x, struct rw_state *next,
+                        uint32_t first, const struct rw_judge *judge, struct dt_err *e)
 {
     const struct rw_state *now = x->now;
     *t = (struct rw_trial){.gate = g, .x = x, .now = now, .next = next, .first = first, .n = (uint32_t)x->part.n};
     if (!rw_trial_possible(t))
         return 0;
-    if (key_of(t, t->key) < 0)
+    if (rw_trial_key(t, t->key) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     memcpy(next->key, t->key, sizeof next->key); /* by it equal ones gained as much (compare.c) */
     int may = rw_trial_touch(t, e);
@@ -555,11 +374,11 @@ int rw_trial_judged(struct rw_trial *t, struct rw_gate *g, const struct rw_edit 
         t->known = t->repeated = true;
         return 1;
     }
-    if (t->n > 1 && one_for_one(x)) {
-        int each = glance_each(t, judge, e);
+    if (t->n > 1 && rw_chain(x)) {
+        int each = rw_chain_glance(t, judge, e);
         if (each)
             return each;
-        each = begin_each(t, e);
+        each = rw_chain_begin(t, e);
         return each == 1 ? remember(t, e) : each;
     }
     int r = rw_library_get(t, &next->cost[first], e);
@@ -582,6 +401,36 @@ int rw_trial_judged(struct rw_trial *t, struct rw_gate *g, const struct rw_edit 
     if (!t->known)
         rw_library_put(t, &next->cost[first], 0);
     return remember(t, e);
+}
+
+/* Of what S reads, launches before it prefetched some, which have not run here. */
+static int carry_fetched(const struct rw_trial *t, struct dt_err *e)
+{
+    int r = 0;
+    for (uint32_t k = 0; k < t->n && r == 0; k++) {
+        const struct rw_part *part = &t->x->part.p[k];
+        struct dev_cost *c = &t->next->cost[t->first + k];
+        struct dev_fetched f;
+        uint64_t read = 0;
+        if (t->next->from[t->first + k] != UINT32_MAX || !c->known || (!part->of && t->n > 1))
+            continue;
+        for (uint32_t s = 0; s < t->x->nlaunch && r == 0; s++)
+            if ((!part->of || part->of == s + 1) && t->now->cost[t->x->launch[s]].known &&
+                (r = dev_cost_fetched(t->gate->dev, &t->now->cost[t->x->launch[s]], &f, e)) == 0)
+                read += f.read;
+        if (r == 0 && read && (r = dev_cost_fetched(t->gate->dev, c, &f, e)) == 0 && f.read < read) {
+            f.read = read;
+            r = dev_cost_set_fetched(t->gate->dev, c, f, e);
+        }
+    }
+    return r;
+}
+
+int rw_trial_judged(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *x, struct rw_state *next,
+                    uint32_t first, const struct rw_judge *judge, struct dt_err *e)
+{
+    int r = trial_judged(t, g, x, next, first, judge, e), carried = r == 1 ? carry_fetched(t, e) : 0;
+    return carried < 0 ? carried : r;
 }
 
 /* Is it a long chain that is most of the graph's work? Then its block orders would be tried twice, here and by the
@@ -626,10 +475,13 @@ int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
 {
     int r = 0;
     /* if the original races, the gate tries no orders */
-    bool later = is_all(t) && !t->gate->original.races, same = one_for_one(t->x) && t->x->kind->same_code;
+    bool later = is_all(t) && !t->gate->original.races, same = rw_chain(t->x) && t->x->kind->same_code;
     /* blocks of the posted code: what is new is which launches run at the same time */
     unsigned orders = same || rw_orders_can(t->gate, t->next, t->first, t->n) ? RW_TRIAL_ORDERS : t->gate->orders;
     orders = orders < t->gate->orders ? orders : t->gate->orders;
+    int each = t->n > 1 && rw_chain(t->x) && !later ? rw_chain_waits(t, e) : 0;
+    if (each)
+        return each < 0 ? each : rw_chain_finish(t, e);
     int wait = orders_wait(t, e);
     if (wait < 0)
         return wait;
@@ -641,7 +493,7 @@ int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
     t->unseen = later && !same;
     if (t->orders >= orders || later)
         return 0;
-    bool own = !(t->known || one_for_one(t->x)); /* else its costs were known, and S has not run */
+    bool own = !(t->known || rw_chain(t->x)); /* else its costs were known, and S has not run */
     bool kept = !own && rw_trial_want(t);
     if (!own && !kept)
         r = rw_trial_before(t, e);

@@ -66,7 +66,11 @@ struct rw_part { /* a launch of T */
     uint32_t same;
     /* the one launch of S in whose place it stands, in the same order: its place in S + 1; 0: it stands for all of S */
     uint32_t of;
+    uint32_t
+        cut; /* the one launch of S of whose blocks it runs some, as they were: its place in S + 1; 0: it does not */
     uint32_t heavy; /* the first so many blocks differ from all others, which are alike; 0: all are alike */
+    /* bytes that it prefetches and no launch of S did; of a launch that is `same`, bytes that it reads of these */
+    uint64_t prefetches, fetched;
 };
 struct rw_unread { /* bytes that S writes, T perhaps not, and nobody reads */
     uint32_t buffer;
@@ -126,9 +130,6 @@ struct rw_rewrite {
     /* Names of levels, tried in this order; the fastest is kept, of equal ones the first. NULL at the end. NULL: it has
      * no levels. */
     const char *const *levels;
-    /* blocks of what it makes differ in a way that no part's `heavy` says: a few do not tell what all cost
-     * (gate/glance.c) */
-    bool uneven;
     bool falling; /* levels are tried only while each is faster than the one before */
     /* A candidate is a run of launches. Of one that came to nothing pairs are tried, and no shorter runs: of a chain
      * through a model there are as many as it has launches */

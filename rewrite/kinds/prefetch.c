@@ -34,6 +34,7 @@
 
 #define RANGES 4
 #define LINE 128
+#define SECTOR 32
 #define PIECE 4096
 #define WORTH 1024 /* bytes of a range from which on pieces take fewer instructions than its lines */
 #define SHARE 32   /* pieces, or lines, of a spare block */
@@ -46,6 +47,7 @@ struct mine {
     struct rw_solo solo;
     struct range range[RANGES];
     unsigned n;
+    uint64_t bytes; /* of the ranges, those that c reads, in sectors */
     /* spare blocks: the grid grows by `more` in this direction, each a layer of `layer` blocks; 0: leading
      * instructions */
     unsigned dim;
@@ -151,6 +153,21 @@ static void choose(struct mine *m, struct dt_arena *a, const struct rw_state *s,
     m->n = n;
 }
 
+static uint64_t read_inside(const struct rw_state *s, uint32_t c, const struct range *v)
+{
+    uint64_t all = 0;
+    for (uint32_t k = 0; k < s->ana->launch[c].naccess; k++) {
+        const struct ana_access *a = &s->ana->launch[c].access[k];
+        for (uint32_t i = 0; a->buffer == v->buffer && a->reads && i < a->exact_read.n; i++) {
+            uint64_t lo = a->exact_read.iv[i].lo, hi = a->exact_read.iv[i].hi;
+            lo = lo > v->lo ? lo : v->lo;
+            hi = hi < v->hi ? hi : v->hi;
+            all += lo < hi ? (hi + SECTOR - 1) / SECTOR * SECTOR - lo / SECTOR * SECTOR : 0;
+        }
+    }
+    return all;
+}
+
 /* ---- who: spare blocks ------------------------------------------------------------------------------------------- */
 
 static bool by_pieces(const struct dev_info *d, const struct range *v)
@@ -163,6 +180,17 @@ static uint64_t inside(const struct range *v) { return (v->hi - v->lo - 15) & ~U
 static uint64_t prefetch_units(const struct dev_info *d, const struct range *v)
 {
     return by_pieces(d, v) ? (inside(v) + PIECE - 1) / PIECE : (v->hi - v->lo + LINE - 1) / LINE;
+}
+
+/* of lines and pieces, where the ranges begin with one */
+static uint64_t prefetch_bytes(const struct dev_info *d, const struct mine *m)
+{
+    uint64_t all = 0;
+    for (unsigned k = 0; k < m->n; k++) {
+        const struct range *v = &m->range[k];
+        all += by_pieces(d, v) ? (inside(v) + SECTOR - 1) / SECTOR * SECTOR : prefetch_units(d, v) * LINE;
+    }
+    return all;
 }
 
 /* Does the last wave leave slots idle, for whole layers of the grid? */
@@ -217,6 +245,8 @@ static int prefetch_open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, s
     if (!rw_solo_legal(&m->solo, RW_SOLO_FETCHES, why))
         return 1;
     choose(m, &x->arena, x->now, x->launch[0], x->launch[1], budget(x->dev));
+    for (unsigned k = 0; k < m->n; k++)
+        m->bytes += read_inside(x->now, x->launch[1], &m->range[k]);
     if (!m->n)
         dt_str_add(why, DT_ROW("budget") ": the device's L2 has no room");
     else
@@ -334,11 +364,18 @@ static int prefetch_build(struct rw_edit *x, unsigned level, struct dt_str *why,
         json_decref(launch);
     if (!p)
         return r < 0 ? r : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    p->of = 1;
+    p->heavy = m->more ? x->now->prog->step[x->launch[0]].blocks : 0;
+    p->prefetches = prefetch_bytes(x->dev, m);
     if ((r = rw_solo_text(s, &p->ptx, e)) < 0)
         return r;
-    /* the same launch, but its cost changes: `same` is not set */
-    return rw_edit_add(x, dt_launch_to_json(g, &g->launch[x->launch[1]])) ? 0
-                                                                          : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    p = rw_edit_add(x, dt_launch_to_json(g, &g->launch[x->launch[1]]));
+    if (!p)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    p->of = 2;
+    p->same = x->launch[1];
+    p->fetched = m->bytes;
+    return 0;
 }
 
 const struct rw_rewrite rw_prefetch = {
@@ -347,7 +384,6 @@ const struct rw_rewrite rw_prefetch = {
     .keeps = "a prefetch changes no byte, and names addresses inside the buffer only",
     .on = true,
     .same_code = true,
-    .uneven = true,
     .propose = prefetch_propose,
     .open = prefetch_open_edit,
     .build = prefetch_build,

@@ -203,6 +203,7 @@ static int split_build(struct rw_edit *x, unsigned level, struct dt_str *why, st
             struct rw_part *t = rw_edit_add(x, l);
             if (!ok || !t)
                 return dt_err_set(e, DT_E_NOMEM, "out of memory");
+            t->cut = k + 1;
             if (!k)
                 first[part] = name;
             if (part)

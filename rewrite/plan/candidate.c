@@ -6,7 +6,8 @@
  *   the fastest level is kept if it is faster than the newest state by more than the noise, and its rival is not
  *
  * Where a glance tells what the levels cost, only the fastest of them runs whole. It is built once more if another was
- * built after it.
+ * built after it. Where all blocks do equally much, a glance is as good as a whole run: what is not faster for sure by
+ * it does not run.
  */
 #include "rewrite/facts/hooks.h"
 #include "rewrite/plan/plan-priv.h"
@@ -18,9 +19,8 @@
 #include "base/subject.h"
 
 /* Parts of the time of what is replaced: what costs by a few blocks may be wrong about, and by how much two levels that
- * are may be in the wrong order. */
-#define GLANCE 0.05
-#define CLOSE 0.015
+ * are may be in the wrong order; both where blocks differ and where all do equally much. */
+static const double glance_off[2] = {0.05, 0.002}, glance_close[2] = {0.015, 0.002};
 #define LEVELS_MOST 16 /* of a kind */
 
 /* ---- names of modules -------------------------------------------------------------------------------------------- */
@@ -167,31 +167,44 @@ struct hope {
     bool waits;                  /* one does: which one, and its time */
     unsigned level;
     double us;
+    struct dt_str noise; /* why the newest of them is not surely faster */
 };
+
+/* Do the blocks of each of its new launches do equally much? */
+static bool even(const struct rw_planner *p, const struct rw_state *s)
+{
+    bool all = true;
+    for (uint32_t l = 0; l < s->graph->nlaunch && all; l++)
+        all = s->from[l] != UINT32_MAX || s->graph->launch[l].kind != DT_KERNEL || dev_cost_even(p->dev, &s->cost[l]);
+    return all;
+}
 
 /* 1: the state need not run whole: it is slower than what there is, by more than some of its blocks can be wrong about,
  * or than the level that waits; or it is the one that waits now. */
 static int hopeless(void *user, struct rw_state *next, struct dt_err *e)
 {
     struct hope *h = user;
-    struct dt_str noise = {0};
     int r = RW_FORCED ? 0 : rw_state_time(h->p, next, e);
     h->sure = false;
+    dt_str_done(&h->noise);
     if (r < 0 || RW_FORCED)
         return r;
-    double least = h->best->graph ? h->best->time.time_us : h->now->time.time_us;
-    bool slow = next->time.time_us > least + GLANCE * next->stake_us;
-    if (slow || (h->waits && next->time.time_us >= h->us + CLOSE * next->stake_us))
+    bool good = even(h->p, next);
+    double least = h->best->graph ? h->best->time.time_us : h->now->time.time_us, us = next->time.time_us,
+           close = glance_close[good] * next->stake_us;
+    if (us > least + glance_off[good] * next->stake_us || (h->waits && us >= h->us + close))
         return 1;
-    h->close |= h->waits && next->time.time_us > h->us - CLOSE * next->stake_us;
-    if (!h->several || (h->waits && next->time.time_us > h->us - CLOSE * next->stake_us))
+    bool near = h->waits && us > h->us - close;
+    h->close |= near;
+    if (!good && (!h->several || near))
         return 0;
-    r = h->best->graph ? rw_better(h->p, h->best, next, &noise, e) : 1;
+    r = h->best->graph ? rw_better(h->p, h->best, next, &h->noise, e) : 1;
     if (r == 1)
-        r = rw_faster(h->p, h->now, next, &noise, e);
-    dt_str_done(&noise);
-    h->sure = r == 1;
-    return r;
+        r = rw_faster(h->p, h->now, next, &h->noise, e);
+    if (r < 0)
+        return r;
+    h->sure = r == 1 && h->several && !near;
+    return r == 1 ? h->sure : good;
 }
 
 /* Build, try and time the candidate at one level. 0: *next is there; 1: refused, `why` says so; negative: error.
@@ -381,6 +394,7 @@ static int beaten(struct rw_planner *p, const struct rw_rewrite *rival, const ui
     }
     rw_trial_done(&trial);
     rw_state_done(&other);
+    dt_str_done(&hope.noise);
     dt_str_done(&no);
     rival->close(&x);
     rw_edit_done(&x);
@@ -447,6 +461,8 @@ int rw_try_anyway(struct rw_planner *p, const struct rw_rewrite *w, const uint32
         p->nname -= fresh; /* until it is kept */
         int faster = 0;
         bool waits = r == 0 && next.glanced && waits_now(&hope, &next, l, &why, levels);
+        if (next.glanced)
+            add_reason(&noise, hope.noise.s);
         if (r == 0 && !next.glanced) { /* what is glanced and does not wait is slower */
             struct dt_err mine = {0};
             faster = best.graph ? rw_better(p, &best, &next, &noise, &mine) : 1;
@@ -545,6 +561,7 @@ done:
     dt_str_done(&why);
     dt_str_done(&note);
     dt_str_done(&noise);
+    dt_str_done(&hope.noise);
     for (l = 0; l < LEVELS_MOST; l++)
         dt_str_done(&refusal[l]);
     if (opened)

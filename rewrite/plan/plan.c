@@ -336,9 +336,9 @@ static json_t *verified(const struct rw_planner *p)
     }
     if (o && !same && p->by_region &&
         !plan_put(o, "by_region",
-                  json_pack("{s:i,s:i,s:i,s:i}", "inputs", (int)p->verified_inputs - 1, "regions",
+                  json_pack("{s:i,s:i,s:i,s:i,s:i}", "inputs", (int)p->verified_inputs - 1, "regions",
                             (int)p->gate.regions.n, "distinct", (int)p->gate.regions.distinct, "spared",
-                            (int)p->gate.regions.spared))) {
+                            (int)p->gate.regions.spared, "parts", (int)p->gate.regions.parts))) {
         json_decref(o);
         return NULL;
     }

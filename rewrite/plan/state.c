@@ -127,6 +127,18 @@ static void stands_for(struct rw_state *s, uint32_t at, const struct rw_state *n
         s->made[at] |= now->made[launch];
 }
 
+/* A part before it prefetches bytes that it reads. */
+static int also_fetched(struct rw_planner *p, struct dev_cost *c, uint64_t bytes, struct dt_err *e)
+{
+    struct dev_fetched f;
+    int r = c->known ? dev_cost_fetched(p->dev, c, &f, e) : 1;
+    if (r == 0) {
+        f.read += bytes;
+        r = dev_cost_set_fetched(p->dev, c, f, e);
+    }
+    return r < 0 ? r : 0;
+}
+
 int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state *ret, uint32_t *ret_first,
                   struct dt_err *e)
 {
@@ -178,8 +190,10 @@ int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state
             for (uint32_t j = 0; j < x->nlaunch; j++)
                 if (!x->part.p[i].of || x->part.p[i].of == j + 1)
                     stands_for(&s, at, now, x->launch[j], words);
-            if (s.cost && s.from[at] != UINT32_MAX)
+            if (s.cost && s.from[at] != UINT32_MAX) {
                 s.cost[at] = now->cost[s.from[at]];
+                r = r < 0 || !x->part.p[i].fetched ? r : also_fetched(p, &s.cost[at], x->part.p[i].fetched, e);
+            }
         }
     }
     free(order);

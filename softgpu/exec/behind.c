@@ -74,12 +74,17 @@ static bool behind_kinds(const struct sg_run *run, struct kinds *ret)
     return false;
 }
 
-double sg_behind_scale(const struct sg_run *run)
+double sg_behind_scale(const struct sg_run *run, uint64_t light, uint64_t ret[2])
 {
     double did = 0;
     struct kinds q;
+    ret[0] = ret[1] = 0;
     if (run->cluster_size != 1 || !behind_kinds(run, &q))
         return 0;
+    if (light && light == q.blocks[1]) {
+        ret[0] = run->nblocks - q.first;
+        ret[1] = q.instructions[1];
+    }
     for (uint32_t i = 0; i < run->nworker; i++)
         did += run->first[i].bb ? (double)run->first[i].executed : 0;
     return did > 0 ? (double)(q.instructions[0] + q.instructions[1]) / did : 0;

@@ -147,11 +147,15 @@ static void launch_collect(struct sg_run *run, struct sg_stats *s)
                                  &s->light_instructions,
                                  &s->global_read_bytes,
                                  &s->global_write_bytes};
-        double scale = sg_behind_scale(run), clusters = (double)(run->nblocks / run->cluster_size);
+        uint64_t light[2];
+        double scale = sg_behind_scale(run, s->light_blocks, light),
+               clusters = (double)(run->nblocks / run->cluster_size);
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
             double whole = run->nclusters ? (double)*all[i] / (double)run->nclusters * clusters : 0;
             *all[i] = (uint64_t)((scale > 0 ? (double)*all[i] * scale : whole) + 0.5);
         }
+        if (light[0])
+            s->light_blocks = light[0], s->light_instructions = light[1];
         s->unique_read_bytes = run->l->some.unique_read_bytes;
         s->unique_write_bytes = run->l->some.unique_write_bytes;
     }

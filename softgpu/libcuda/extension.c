@@ -184,6 +184,8 @@ CUresult dovetailCountLines(struct dovetail_line *line, unsigned n)
     return CUDA_SUCCESS;
 }
 
+#define EVEN (1 + 1e-6) /* the heaviest block against the mean: counts of instructions are whole numbers */
+
 CUresult dovetailLastStats(struct dovetail_launch_stats *ret)
 {
     CU_CONTEXT(c);
@@ -314,6 +316,36 @@ CUresult dovetailLastWork(struct dovetail_work *ret)
     CU_CONTEXT(c);
     CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
     wrap(ret, &c->last_work);
+    return CUDA_SUCCESS;
+}
+
+CUresult dovetailWorkEven(const struct dovetail_work *work, int *even)
+{
+    struct sg_work w;
+    CU_READY();
+    CU_REQUIRE(work && even && unwrap(&w, work), CUDA_ERROR_INVALID_VALUE);
+    *even = w.kind != SG_WORK_KERNEL || (w.stats.max_block_share <= EVEN && !w.stats.light_blocks);
+    return CUDA_SUCCESS;
+}
+
+CUresult dovetailWorkFetched(const struct dovetail_work *work, uint64_t *prefetched, uint64_t *fetched)
+{
+    struct sg_work w;
+    CU_READY();
+    CU_REQUIRE(work && prefetched && fetched && unwrap(&w, work), CUDA_ERROR_INVALID_VALUE);
+    *prefetched = w.stats.prefetched_bytes;
+    *fetched = w.stats.fetched_read_bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult dovetailWorkSetFetched(struct dovetail_work *work, uint64_t prefetched, uint64_t fetched)
+{
+    struct sg_work w;
+    CU_READY();
+    CU_REQUIRE(work && unwrap(&w, work), CUDA_ERROR_INVALID_VALUE);
+    w.stats.prefetched_bytes = prefetched;
+    w.stats.fetched_read_bytes = fetched < w.stats.unique_read_bytes ? fetched : w.stats.unique_read_bytes;
+    wrap(work, &w);
     return CUDA_SUCCESS;
 }
 

@@ -108,6 +108,12 @@ struct dovetail_span {
      * the device. */                                                                                                  \
     EXT(dovetailLastWork, (struct dovetail_work * work))                                                               \
     EXT(dovetailSetWork, (struct dovetail_work * work, size_t bytes, int copy))                                        \
+    /* 1: all its blocks that ran executed equally many instructions. */                                               \
+    EXT(dovetailWorkEven, (const struct dovetail_work *work, int *even))                                               \
+    /* Bytes that the work prefetches, and bytes of what it reads that earlier ones prefetched: as they are, and other \
+     * ones (of the latter at most what it reads). INVALID_VALUE: no work of this version. */                          \
+    EXT(dovetailWorkFetched, (const struct dovetail_work *work, uint64_t *prefetched, uint64_t *fetched))              \
+    EXT(dovetailWorkSetFetched, (struct dovetail_work * work, uint64_t prefetched, uint64_t fetched))                  \
     /* INVALID_VALUE: not a work of this version that may be kept in a file, or no launch of so many blocks and        \
      * threads can have it. Nothing of it is believed before. */                                                       \
     EXT(dovetailCheckWork, (const struct dovetail_work *work, unsigned blocks, unsigned threads))                      \

@@ -4,6 +4,8 @@
  * l4 has 48 MB of L2. The producer computes for long; the consumer reads 8 MB of weights; two more launches read 48 MB
  * each, so that less stays of the last pass.
  */
+#include <math.h>
+
 #include "rewrite-world.h"
 #include "softgpu/sg.h"
 
@@ -106,6 +108,30 @@ static json_t *plan(struct made *m)
     return doc;
 }
 
+/* What the plan says that it takes, which rests on a few blocks and on what is known of what is prefetched, against a
+ * run of all of it. */
+static void as_it_runs(const json_t *doc)
+{
+    struct dt_graph *g;
+    struct dev_prog *p;
+    struct dev_run *run;
+    struct dev_time t;
+    struct dt_err e = {0};
+    char *all = json_dumps(doc, 0);
+    must(dt_graph_parse(all, strlen(all), &g, &e), &e);
+    must(dev_prog_new(dev, g, NULL, NULL, &p, &e), &e);
+    must(dev_run_new(dev, p, &run, &e), &e);
+    must(dev_run_fill(run, 0, 0, &e), &e);
+    must(dev_run_time(run, 1, &t, NULL, &e), &e);
+    double says = json_number_value(json_object_get(json_object_get(doc, "optimized"), "time_us"));
+    if (fabs(t.time_us - says) > 0.002 * says)
+        fail_msg("it says %.3f us and takes %.3f us", says, t.time_us);
+    dev_run_free(run);
+    dev_prog_free(p);
+    dt_graph_free(g);
+    free(all);
+}
+
 static void keeps(void **state)
 {
     struct made m = make(48);
@@ -131,6 +157,7 @@ static void keeps(void **state)
         json_object_get(json_object_get(doc, "modules"), json_string_value(json_object_get(p, "module"))), "ptx"));
     assert_non_null(strstr(ptx, "prefetch.global.L2"));
     assert_non_null(strstr(ptx, "65536")); /* lines of 128 bytes */
+    as_it_runs(doc);
     json_decref(doc);
     drop(&m);
 }

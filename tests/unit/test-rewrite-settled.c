@@ -207,6 +207,102 @@ static void test_same_code(void **state)
     rw_hooks.glance = 0;
 }
 
+/* Of a chain of a large launch and a small one the large one's orders wait, and the small one runs in its own. */
+static void test_mixed(void **state)
+{
+    static const char rounds[] = "mov.u32 %r7, 0;\nAGAIN:\nadd.s32 %r5, %r5, %r7;\nadd.s32 %r7, %r7, 1;\n"
+                                 "setp.lt.u32 %p2, %r7, 100;\n@%p2 bra AGAIN;\nst.global.u32 [%d5], %r5;\n";
+    const uint32_t pair[2] = {0, 1};
+    struct world w;
+    struct rw_trial t;
+    struct dt_err e = {0};
+    struct dt_str text = {0}, why = {0};
+    enum rw_verdict v;
+    dt_str_add(&text, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
+    for (int k = 0; k < 2; k++) {
+        struct dt_str ptx = {0};
+        dt_str_addf(&ptx, "%s%s%s%s", k ? "" : ".version 8.0\n.target sm_90\n.address_size 64\n",
+                    k ? BEGIN("small") : BEGIN("large"), k ? case_of("plain")->text : rounds, END);
+        for (const char *s = ptx.s; *s; s++)
+            dt_str_addf(&text, *s == '\n' ? "\\n" : "%c", *s);
+        dt_str_done(&ptx);
+    }
+    dt_str_add(&text, "\"}}, \"buffers\": {\"x\": {\"bytes\": 32768, \"role\": \"input\", \"fill\": {\"uniform\": [0, "
+                      "9999], \"dtype\": \"i32\", \"seed\": 1}}, " BUFFER("s", "output") "," BUFFER("t", "output"));
+    dt_str_add(&text,
+               "}, \"launches\": [" KEEP(
+                   "a", "large", "x",
+                   "s") ","
+                        "{\"name\": \"b\", \"module\": \"m\", \"entry\": \"small\", \"grid\": [4,1,1], \"block\": "
+                        "[128,1,1],\"args\": [{\"buffer\": \"s\"}, {\"buffer\": \"t\"}]}]}");
+    rw_hooks.glance = 1;
+    world_analysed(&w, &text);
+    must(rw_reference_new(w.dev, w.prog, 1, w.ana, NULL, &w.p.gate.ref, &w.p.gate.snaps, &e), &e);
+    must(rw_state_first(&w.p, &w.p.state.p[0], &e), &e);
+    uint64_t small = w.p.state.p[0].cost[1].instructions;
+    assert_true(w.p.state.p[0].cost[0].instructions > 4 * small);
+    rw_hooks.glance = 2 * small;
+    must(rw_edit_init(&w.x, &rw_programmatic, dev_info(w.dev), &w.opt, &w.p.state.p[0], pair, 2, &e), &e);
+    assert_int_equal(rw_programmatic.open(&w.x, &v, &why, &e), 0);
+    assert_int_equal(rw_programmatic.build(&w.x, 0, &why, &e), 0);
+    for (size_t i = 0; i < w.x.part.n; i++)
+        snprintf(w.x.part.p[i].module, sizeof w.x.part.p[i].module, "f%zu", i);
+    must(rw_state_make(&w.p, &w.x, &w.next, &w.fused, &e), &e);
+    w.p.gate.orders = 8;
+    must(rw_trial_begin(&t, &w.p.gate, &w.x, &w.next, w.fused, &e), &e);
+    must(rw_trial_finish(&t, &e), &e);
+    unsigned seen = 0;
+    for (size_t k = 0; k < w.p.gate.tried.n; k++) {
+        const struct rw_tried *q = &w.p.gate.tried.p[k];
+        bool large = q->cost[0].instructions > 2 * small;
+        if (q->orders != (large ? 0u : RW_TRIAL_ORDERS))
+            fail_msg("trial %zu, of a %s launch: %u orders", k, large ? "large" : "small", q->orders);
+        seen |= 1u << large;
+    }
+    assert_int_equal(seen, 3);
+    assert_true(t.order_work > 0 && t.order_work < 2 * small * RW_TRIAL_ORDERS);
+    rw_trial_done(&t);
+    rw_state_done(&w.next);
+    rw_programmatic.close(&w.x);
+    rw_edit_done(&w.x);
+    dt_str_done(&why);
+    world_close(&w);
+    rw_hooks.glance = 0;
+}
+
+/* In another order some blocks run, others in each: what one of these leaves is compared. */
+static void test_order_of_some(void **state)
+{
+    static const struct {
+        uint64_t order;
+        uint32_t block; /* that left something else; 64: none */
+        int r;
+    } x[] = {{1, 64, 0}, {1, 1, DT_E_INTERNAL}, {1, 61, DT_E_INTERNAL}, {1, 2, 0}, {2, 2, DT_E_INTERNAL}, {2, 1, 0}};
+    for (size_t k = 0; k < sizeof x / sizeof x[0]; k++) {
+        const uint32_t launch = 0;
+        const uint8_t *left;
+        struct world w;
+        struct dt_err e = {0};
+        rw_hooks.glance = 1;
+        open_case(&w, case_of("plain"), false);
+        struct rw_state *s = &w.p.state.p[0];
+        struct rw_edit edit = {.now = s, .launch = (uint32_t *)(uintptr_t)&launch, .nlaunch = 1};
+        struct rw_trial t = {.gate = &w.p.gate, .x = &edit, .now = s, .next = s, .n = 1};
+        assert_int_equal(rw_trial_touch(&t, &e), 1);
+        assert_true(rw_trial_want(&t));
+        assert_int_equal(rw_snaps_left(w.p.gate.snaps, 0, dt_graph_find_buffer(w.graph, "s"), &left), 1);
+        if (x[k].block < 64)
+            ((uint8_t *)(uintptr_t)left)[x[k].block * 512] ^= 1;
+        int r = rw_settled_order(&t, x[k].order, &e);
+        if (r != x[k].r)
+            fail_msg("case %zu: %d %s", k, r, e.detail ? e.detail : "");
+        dt_err_done(&e);
+        rw_trial_done(&t);
+        world_close(&w);
+    }
+    rw_hooks.glance = 0;
+}
+
 /* The reference's run looks for conflicts between blocks wherever the map has not excluded them. */
 static void test_reference(void **state)
 {
@@ -251,6 +347,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_which),     cmocka_unit_test(test_small),
                                        cmocka_unit_test(test_guess),     cmocka_unit_test(test_same_code),
-                                       cmocka_unit_test(test_reference), cmocka_unit_test(test_normal_form)};
+                                       cmocka_unit_test(test_reference), cmocka_unit_test(test_normal_form),
+                                       cmocka_unit_test(test_mixed),     cmocka_unit_test(test_order_of_some)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

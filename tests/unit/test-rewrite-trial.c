@@ -7,6 +7,7 @@
 
 #include "rewrite-world.h"
 
+#include "rewrite/facts/hooks.h"
 #include "rewrite/gate/gate-priv.h"
 
 /* The candidate of two launches, at the level of this name; `tamper` may change its text. */
@@ -428,14 +429,16 @@ static void capped(struct dt_str *ptx) /* what f makes is 128 at most: that show
 
 /* Special values reach a region alone, where the posted input shows nothing; equal regions run once; what cannot run
  * alone is said to. */
-static void test_regions(void **state)
+static void regions(bool large)
 {
     struct world w;
     struct rw_trial t;
+    rw_hooks.glance = large;
     world_open(&w);
     for (int wrong = 0; wrong < 2; wrong++) {
         struct dt_err e = {0};
         bool pass = wrong;
+        w.p.gate.regions.parts = 0;
         fuse(&w, 0, 1, "global", wrong ? capped : NULL);
         assert_int_equal(rw_trial_begin(&t, &w.p.gate, &w.x, &w.next, w.fused, &e), 1);
         rw_trial_done(&t);
@@ -447,6 +450,7 @@ static void test_regions(void **state)
             assert_int_equal(w.p.gate.regions.distinct, 1); /* the wrong one adds none, the second look none */
             assert_int_equal(w.p.gate.regions.spared, 0);
         }
+        assert_true((w.p.gate.regions.parts >= 2) == large);
         /* the whole sees the same, if it runs on such an input */
         int r = rw_verify_plan(w.dev, w.p.gate.ref, w.next.prog, w.next.ana, 1, 0, false, NULL, &e);
         assert_int_equal(r, 0);
@@ -467,6 +471,13 @@ static void test_regions(void **state)
         unfuse(&w);
     }
     world_close(&w);
+    rw_hooks.glance = 0;
+}
+
+static void test_regions(void **state)
+{
+    regions(false);
+    regions(true); /* of 64 blocks 16 run, others on each input */
 }
 
 /* Of a run that came to nothing no shorter run is tried. */
