@@ -35,6 +35,7 @@ static const struct {
     {"slice", "a block's work is divided among several, so that more SMs have some"},
     {"tails", "the last blocks, which leave most SMs idle, are divided"},
     {"pack", "small blocks run side by side in one"},
+    {"roles", "a launch whose blocks do several kernels' work is a launch for each"},
 };
 
 struct gain {

@@ -36,10 +36,10 @@ void dtd_options_done(struct dtd_options *o)
 static bool known_kind(const char *s, size_t len, struct dt_nearest *ret_like)
 {
     static const char *const kind[] = {
-        "block-fusion",   "parallel-fusion", "split",           "prefetch", "programmatic-launch",
-        "dead-blocks",    "recompute",       "dataflow-fusion", "versions", "calls",
-        "copies",         "narrow-blocks",   "slice",           "tails",    "pack",
-        "reorder-atomics"};
+        "block-fusion", "parallel-fusion", "split",           "prefetch", "programmatic-launch",
+        "dead-blocks",  "recompute",       "dataflow-fusion", "versions", "calls",
+        "copies",       "narrow-blocks",   "slice",           "tails",    "pack",
+        "roles",        "reorder-atomics"};
     for (size_t i = 0; i < sizeof kind / sizeof *kind; i++)
         if (strlen(kind[i]) == len && !strncmp(kind[i], s, len))
             return true;

@@ -46,6 +46,13 @@ PICTURES = {
         "A launch copies x to t and the next one reads t; afterwards the next one reads x.",
         [("launches", (("m", 3, "copy x to t"), GAP, ("b", 3, "B reads t")))],
         [("launches", (("b", 3, "B reads x"),))]),
+    "roles": (
+        "One launch has blocks of A and of B, and C and D wait for all of it; afterwards C stands in A's blocks, D in "
+        "B's, side by side.",
+        [sm(0, ("a", 4, "A"), GAP, ("c", 2, "C")), sm(1, ("a", 4, "A"), GAP, ("c", 2, "C")),
+         *(sm(k, ("b", 2, "B"), ("idle", 2, ""), GAP, ("c", 2, "D")) for k in (2, 3))],
+        [sm(0, ("a", 4, "A"), ("c", 1, "C")), sm(1, ("a", 4, "A"), ("c", 1, "C")), sm(2, ("b", 2, "B"), ("c", 1, "D")),
+         sm(3, ("b", 2, "B"), ("c", 1, "D"))]),
     "narrow-blocks": (
         "One block of four warps on one SM, three SMs idle; afterwards a block of one warp on each of the four SMs.",
         [sm(0, ("a", 8, "A0: warps 0 to 3")), sm(1, ("idle", 8, "")), sm(2, ("idle", 8, "")), sm(3, ("idle", 8, ""))],

@@ -33,6 +33,8 @@ struct rw_walk {
     uint32_t *next;           /* by instruction: the first one from here on at which something happens */
     uint32_t *target;         /* by label: its place */
     uint32_t tid[3];
+    bool whole;            /* it is the walk of a whole block (uniform.c): thread numbers are not known */
+    const uint32_t *ctaid; /* and its numbers are; NULL: they are not */
     struct rw_path path[RW_REACH_PATHS];
     struct rw_value *room; /* of all paths */
     unsigned npath;

@@ -1,5 +1,5 @@
-/* What integer instructions make of values that a walk knows (reach.c): numbers made of thread numbers, geometry and
- * scalar arguments, and places in shared variables.
+/* What integer instructions make of values that a walk knows (reach.c, uniform.c): numbers made of thread or block
+ * numbers, geometry and scalar arguments, and places in shared variables.
  *
  * A place may be moved, converted, added to and compared with another place in the same variable; any other use of it
  * is not known. Whatever is not here is not known: floating point, carries, loads of anything but scalar parameters,
@@ -20,10 +20,12 @@ static struct rw_value of_sreg(const struct rw_walk *w, const struct ptx_opnd *o
     if (o->comp < 0 || o->comp > 2)
         return rw_value_unknown();
     switch (o->sreg) {
-    case PTX_SR_TID: return number(w->tid[o->comp]);
+    case PTX_SR_TID:
+        return b->block[o->comp] == 1 ? number(0) : w->whole ? rw_value_unknown() : number(w->tid[o->comp]);
     case PTX_SR_NTID: return number(b->block[o->comp]);
     case PTX_SR_NCTAID: return number(b->grid[o->comp]);
-    case PTX_SR_CTAID: return b->grid[o->comp] == 1 ? number(0) : rw_value_unknown();
+    case PTX_SR_CTAID:
+        return b->grid[o->comp] == 1 ? number(0) : w->ctaid ? number(w->ctaid[o->comp]) : rw_value_unknown();
     default: return rw_value_unknown();
     }
 }
@@ -56,14 +58,34 @@ static struct rw_value operand(const struct rw_walk *w, const struct rw_path *p,
     }
 }
 
+/* `bytes` bytes of a struct from `at` on, if no pointer lies in them. */
+static bool of_struct(const struct dt_arg *a, int64_t at, unsigned bytes, uint64_t *ret)
+{
+    bool plain = at >= 0 && bytes <= 8 && (uint64_t)at + bytes <= a->nbytes;
+    for (uint32_t k = 0; k < a->npointer && plain; k++)
+        plain = a->pointer[k].at + 8 <= (uint64_t)at || a->pointer[k].at >= (uint64_t)at + bytes;
+    *ret = 0;
+    for (unsigned k = 0; plain && k < bytes; k++)
+        *ret |= (uint64_t)((const uint8_t *)a->bytes)[at + k] << 8 * k;
+    return plain;
+}
+
 static bool of_arg(const struct rw_walk *w, const struct ptx_inst *i, struct rw_value *ret)
 {
     const struct dt_launch *l = w->b->step->launch;
-    for (uint32_t k = 0; i->op == PTX_OP_LD && i->space == PTX_PARAM && i->vec <= 1 && k < w->f->nparam; k++)
-        if (i->opnd[1].kind == PTX_O_ADDR && i->opnd[1].base_kind == PTX_O_VAR && w->f->param[k] == i->opnd[1].var &&
-            !i->opnd[1].off && k < l->narg && l->arg[k].kind == DT_ARG_SCALAR && !ptx_type_is_float(i->type[0]) &&
-            w->f->param[k]->bytes == ptx_type_bytes(i->type[0]))
-            return *ret = number(l->arg[k].bits), true;
+    uint64_t bits;
+    if (i->op != PTX_OP_LD || i->space != PTX_PARAM || i->vec > 1 || i->opnd[1].kind != PTX_O_ADDR ||
+        i->opnd[1].base_kind != PTX_O_VAR || ptx_type_is_float(i->type[0]))
+        return false;
+    for (uint32_t k = 0; k < w->f->nparam && k < l->narg; k++) {
+        unsigned bytes = ptx_type_bytes(i->type[0]);
+        if (w->f->param[k] != i->opnd[1].var)
+            continue;
+        if (l->arg[k].kind == DT_ARG_BYTES && of_struct(&l->arg[k], i->opnd[1].off, bytes, &bits))
+            return *ret = number(bits), true;
+        return l->arg[k].kind == DT_ARG_SCALAR && !i->opnd[1].off && w->f->param[k]->bytes == bytes &&
+               (*ret = number(l->arg[k].bits), true);
+    }
     return false;
 }
 
@@ -155,8 +177,13 @@ static struct rw_value reach_convert(const struct ptx_inst *i, struct rw_value x
                                    ptx_type_is_signed(i->type[0])));
 }
 
-static struct rw_value logic(const struct ptx_inst *i, struct rw_value x, struct rw_value y)
+static struct rw_value logic(const struct ptx_inst *i, struct rw_value x, struct rw_value y, unsigned bits)
 {
+    const struct rw_value *one = x.mem == RW_REACH_UNKNOWN ? &y : &x; /* it may decide alone */
+    uint64_t v = one->mem ? 0 : rw_low_bits(one->v, bits);
+    if ((x.mem || y.mem) && !one->mem &&
+        (i->op == PTX_OP_AND ? !v : i->op == PTX_OP_OR && v == rw_low_bits(~0ull, bits)))
+        return number(v);
     if (x.mem || y.mem)
         return rw_value_unknown();
     return number(i->op == PTX_OP_AND ? x.v & y.v : i->op == PTX_OP_OR ? x.v | y.v : x.v ^ y.v);
@@ -200,7 +227,7 @@ struct rw_value rw_value_of(const struct rw_walk *w, const struct rw_path *p, co
     case PTX_OP_SHR: return shift(i->op, x[0], x[1], bits, sign);
     case PTX_OP_AND:
     case PTX_OP_OR:
-    case PTX_OP_XOR: return logic(i, x[0], x[1]);
+    case PTX_OP_XOR: return logic(i, x[0], x[1], bits);
     case PTX_OP_MIN:
     case PTX_OP_MAX: return reach_choose(i, x[0], x[1], bits, sign);
     case PTX_OP_NOT: return x[0].mem ? rw_value_unknown() : number(~x[0].v);

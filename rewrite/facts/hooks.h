@@ -18,7 +18,8 @@ extern struct rw_hooks {
     /* what a rewrite has just made is made wrong, so that the predicate that looks at it again has something to find:
      * "wait", "count" or "late" (flags of dataflow fusion), "live" (a live block is dead), "calls" (a kernel with its
      * functions in it stores four bytes further on), "copies" (what was copied is read 256 bytes further on), "moves"
-     * (a launch that is no copy is said to be none), "written" (a plan that changes something loses each `after`);
+     * (a launch that is no copy is said to be none), "written" (a plan that changes something loses each `after`),
+     * "roles" (the first role of a launch stores four bytes further on);
      * NULL: nothing */
     const char *spoil;
 } rw_hooks;

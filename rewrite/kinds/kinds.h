@@ -13,6 +13,7 @@ struct rw_rewrite;
 
 /* ---- states ------------------------------------------------------------------------------------------------------ */
 
+enum { RW_MADE = 1, RW_WRITTEN_OUT = 2 };
 struct rw_state { /* a graph on its way to the plan */
     json_t *doc;
     struct dt_graph *graph;
@@ -23,8 +24,10 @@ struct rw_state { /* a graph on its way to the plan */
     struct dev_cost *cost; /* by launch; NULL: this device has none */
     /* by launch: which of the state before it is, UINT32_MAX: a new one; NULL: the first state */
     uint32_t *from;
-    bool *racy;                /* by launch: it races inside; NULL: none does */
-    uint8_t *made;             /* by launch: its code is other than what was posted; NULL: none is */
+    bool *racy; /* by launch: it races inside; NULL: none does */
+    /* by launch: its code is other than what was posted, bits RW_MADE (a rewrite of the search made it) and
+     * RW_WRITTEN_OUT (its calls are written out); NULL: none is */
+    uint8_t *made;
     double *doubt_us;          /* the modelled time under each doubt (dev_doubt); NULL: not asked yet */
     const struct dt_graph *of; /* the state that an edit made it of, as a name; NULL: none did */
     bool glanced;    /* its times are from costs of a few blocks (gate/glance.c): it is no candidate any more */
@@ -153,7 +156,7 @@ extern const struct rw_rewrite *const rw_registry[];
 extern const unsigned rw_nregistry;
 extern const struct rw_rewrite rw_calls, rw_copies, rw_versions, rw_dead_blocks, rw_block_fusion, rw_cluster_fusion,
     rw_recompute, rw_parallel_fusion, rw_split, rw_prefetch, rw_programmatic, rw_dataflow_fusion, rw_narrow_blocks,
-    rw_slice, rw_pack, rw_tails;
+    rw_slice, rw_pack, rw_tails, rw_roles;
 const struct rw_rewrite *rw_find_rewrite(const char *name); /* the first of that name */
 uint32_t rw_rewrite_bit(const struct rw_rewrite *r);        /* 1 << its place in the registry */
 /* Do the options allow this kind? */

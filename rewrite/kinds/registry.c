@@ -10,6 +10,7 @@ const struct rw_rewrite *const rw_registry[] = {
     &rw_calls,
     &rw_versions,
     &rw_copies,        /* these three before the search: plan/normal.c */
+    &rw_roles,         /* what others merged; kept, if at all, by plan/roles.c */
     &rw_dead_blocks,   /* what is not computed need not be fused */
     &rw_narrow_blocks, /* narrower blocks have smaller components */
     &rw_tails,         /* the last wave's blocks alone; `slice` is asked, too */

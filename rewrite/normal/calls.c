@@ -9,8 +9,9 @@
  *
  *   callees            every call is direct, of a function with a body; none leads back to itself; nobody takes a
  *                      function's address. Then there are finitely many places, each with its own text
- *   lanes_alone        what is called has no barrier and no warp collective: threads that come to one instruction of a
- *                      function from two places would come to two
+ *   lanes_alone        what has a barrier or a warp collective has one place to which the threads of a block come:
+ *                      threads that come to one instruction of a function from two places would come to two. Which
+ *                      places those are may be the block's number's matter (emit/uniform.c): blocks have roles
  *   byte_views         a parameter is loaded and stored by pieces that are equal or apart, and its address stays
  *                      unknown: so registers can hold it. A function's own variables are local memory, of which each
  *                      place has its own
@@ -30,9 +31,11 @@
 #include <string.h>
 
 #include "base/subject.h"
+#include "rewrite/emit/uniform.h"
 #include "rewrite/facts/hooks.h"
 
 #define DEPTH 32
+#define UNIFORM_STEPS 6000000u /* of all blocks of a launch */
 
 /* ---- the conditions ---------------------------------------------------------------------------------------------- */
 
@@ -80,20 +83,76 @@ bool rw_calls_callees(const struct ptx_reach *r, struct dt_str *why)
     return !why->len;
 }
 
-bool rw_calls_lanes_alone(const struct ptx_reach *r, struct dt_str *why)
+/* The first instruction of f at which threads meet; NULL: none. */
+static const struct ptx_inst *meets(const struct ptx_function *f)
 {
-    for (uint32_t k = 1; k < r->n; k++)
-        for (uint32_t n = 0; n < r->func[k]->ninst; n++) {
-            const struct ptx_inst *i = &r->func[k]->inst[n];
-            if (i->op == PTX_OP_OPAQUE || !calls_code(i) || i->op == PTX_OP_BRANCHTARGETS || i->op == PTX_OP_CALLPROTO)
-                continue;
-            const struct ptx_op_info *o = ptx_op_info(i->op);
-            if (o->flags & (PTX_F_BARRIER | PTX_F_CONVERGENT)) {
-                dt_str_addf(why, "'%s' has %s at line %u", r->func[k]->name, o->mnemonic, i->line);
-                return false;
-            }
+    for (uint32_t n = 0; n < f->ninst; n++) {
+        const struct ptx_inst *i = &f->inst[n];
+        if (calls_code(i) && i->op != PTX_OP_OPAQUE && i->op != PTX_OP_BRANCHTARGETS && i->op != PTX_OP_CALLPROTO &&
+            ptx_op_info(i->op)->flags & (PTX_F_BARRIER | PTX_F_CONVERGENT))
+            return i;
+    }
+    return NULL;
+}
+
+/* How often f would stand in `in` with all its calls written out; of more than two, two. */
+static unsigned call_places(const struct ptx_function *in, const struct ptx_function *f)
+{
+    unsigned n = in == f;
+    for (uint32_t at = 0; in != f && at < in->ninst && n < 2; at++)
+        if (in->inst[at].op == PTX_OP_CALL)
+            n += call_places(ptx_callee(&in->inst[at]), f);
+    return n < 2 ? n : 2;
+}
+
+/* Do the threads of each block of the launch come to f in one place at most? 1, 0; negative: memory. */
+static int one_place(const struct dev_prog *p, uint32_t launch, const struct ptx_function *entry,
+                     const struct ptx_function *f, struct dt_err *e)
+{
+    const struct dev_step *step = &p->step[launch];
+    const uint32_t *grid = step->launch->grid;
+    struct dt_arena a = {0};
+    struct rw_uniform *u = NULL;
+    int r = rw_uniform_new(&a, entry, step, &u, e);
+    bool one = r == 0 && rw_uniform_steps(u) * step->blocks <= UNIFORM_STEPS;
+    for (uint32_t b = 0; one && b < step->blocks; b++) {
+        const uint8_t *done =
+            rw_uniform_block(u, (uint32_t[]){b % grid[0], b / grid[0] % grid[1], b / grid[0] / grid[1]});
+        unsigned n = 0;
+        for (uint32_t k = 0; k < entry->ninst; k++)
+            n +=
+                entry->inst[k].op == PTX_OP_CALL && done[k] & RW_DONE ? call_places(ptx_callee(&entry->inst[k]), f) : 0;
+        one = n < 2;
+    }
+    rw_uniform_done(u);
+    dt_arena_done(&a);
+    return r < 0 ? r : one;
+}
+
+int rw_calls_lanes_alone(const struct dev_prog *p, uint32_t launch, const struct ptx_reach *r, struct dt_str *why,
+                         struct dt_err *e)
+{
+    const struct dt_graph *g = p->graph;
+    const struct dt_launch *own = &g->launch[launch];
+    for (uint32_t k = 1; k < r->n; k++) {
+        const struct ptx_inst *i = meets(r->func[k]);
+        int one = !i || call_places(r->func[0], r->func[k]) < 2;
+        if (one)
+            continue;
+        one = 1;
+        for (uint32_t l = 0; l < g->nlaunch && one == 1; l++) /* all that have this kernel */
+            if (g->launch[l].kind == DT_KERNEL && g->launch[l].module == own->module &&
+                !strcmp(g->launch[l].entry, own->entry))
+                one = one_place(p, l, r->func[0], r->func[k], e);
+        if (one < 0)
+            return one;
+        if (!one) {
+            dt_str_addf(why, "'%s', to which a block may come from several places, has %s at line %u", r->func[k]->name,
+                        ptx_op_info(i->op)->mnemonic, i->line);
+            return 1;
         }
-    return true;
+    }
+    return 0;
 }
 
 /* Is it a parameter of a call: one of a function's own, or a variable for it? */
@@ -190,10 +249,11 @@ static int write_out(const struct dev_prog *p, uint32_t launch, struct rw_called
         ;
     else if (!rw_off("callees") && !rw_calls_callees(&c.reach, &why))
         row = DT_ROW("callees");
-    else if (!rw_off("lanes_alone") && !rw_calls_lanes_alone(&c.reach, &why))
+    else if (!rw_off("lanes_alone") && (r = rw_calls_lanes_alone(p, launch, &c.reach, &why, c.e)) != 0)
         row = DT_ROW("lanes-alone");
     else if (!rw_off("byte_views") && !rw_calls_byte_views(&c.reach, &why))
         row = DT_ROW("byte-views");
+    r = r > 0 ? 0 : r;
     if (r == 0 && !row)
         r = callee_params(&c);
     if (r == 0 && !row && c.clash.var && !rw_off("byte_views")) {

@@ -33,7 +33,9 @@ uint32_t rw_calls_number(const struct rw_calls *c);                         /* h
 json_t *rw_calls_graph(const struct dev_prog *p, const struct rw_calls *c); /* with these. NULL: memory */
 /* Rows of legal.def, of an entry and what it may call (the entry first). False: `why`. */
 bool rw_calls_callees(const struct ptx_reach *r, struct dt_str *why);
-bool rw_calls_lanes_alone(const struct ptx_reach *r, struct dt_str *why);
+/* 1: it does not hold, `why` says so; 0; negative: error. launch: one that has the entry. */
+int rw_calls_lanes_alone(const struct dev_prog *p, uint32_t launch, const struct ptx_reach *r, struct dt_str *why,
+                         struct dt_err *e);
 bool rw_calls_byte_views(const struct ptx_reach *r, struct dt_str *why);
 /* Does floating-point arithmetic meet floating-point arithmetic across a call of the entry, or is that not known? Then
  * what ptxas makes of it depends on whether it sees the whole program, as for a module that is loaded, or assembles for

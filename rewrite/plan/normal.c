@@ -150,7 +150,7 @@ static int carry_called(const struct rw_planner *p, const struct rw_state *now, 
     int r = carry_over(p, now, next, e);
     for (uint32_t k = 0; r == 0 && k < p->calls.v.n; k++)
         if (rw_calls_out(&p->calls, k)) {
-            next->made[p->calls.v.p[k].launch] = true;
+            next->made[p->calls.v.p[k].launch] = RW_WRITTEN_OUT;
             if (next->cost && p->gate.snaps) /* of a sample: as posted */
                 next->cost[p->calls.v.p[k].launch] = rw_snaps_cost(p->gate.snaps)[p->calls.v.p[k].launch];
         }

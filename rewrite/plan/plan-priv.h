@@ -252,6 +252,8 @@ void rw_put_back(struct rw_planner *p, struct rw_saved *s);
 void rw_saved_done(struct rw_saved *s); /* what it holds is gone for good */
 /* Keep rewrites that gain nothing alone, where what comes after them does (detours.c). */
 int rw_detours(struct rw_planner *p, struct dt_err *e);
+/* Go on once more with launches taken apart by roles, if that is better (roles.c). */
+int rw_by_roles(struct rw_planner *p, struct dt_err *e);
 bool rw_banned(const struct rw_planner *p, const char *kind, const json_t *launches);
 
 /* ---- memory (memory.c) ------------------------------------------------------------------------------------------- */

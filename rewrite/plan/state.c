@@ -178,7 +178,7 @@ int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state
                 s.cost[at] = now->cost[order[k]];
             if (s.racy)
                 s.racy[at] = now->racy[order[k]];
-            s.made[at] = now->made && now->made[order[k]];
+            s.made[at] = now->made ? now->made[order[k]] : 0;
             s.from[at++] = order[k];
             continue;
         }
@@ -186,7 +186,7 @@ int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state
         /* each of T for all of S: what either did to memory is there after T; or one for one */
         for (size_t i = 0; i < x->part.n; i++, at++) {
             s.from[at] = x->part.p[i].same;
-            s.made[at] = s.from[at] == UINT32_MAX && !x->kind->same_code;
+            s.made[at] = s.from[at] == UINT32_MAX && !x->kind->same_code ? RW_MADE : 0;
             for (uint32_t j = 0; j < x->nlaunch; j++)
                 if (!x->part.p[i].of || x->part.p[i].of == j + 1)
                     stands_for(&s, at, now, x->launch[j], words);

@@ -252,6 +252,8 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
         r = rw_rivals(p, e);
     if (r == 0 && !p->recipe)
         r = rw_detours(p, e);
+    if (r == 0 && !p->recipe)
+        r = rw_by_roles(p, e);
     if (r < 0 || p->strayed.len)
         return r;
     rw_together(p);

@@ -88,6 +88,18 @@ extern "C" __global__ void pairs(const float *x, float *h, unsigned *flag) /* an
         else while (atomicAdd(flag + blockIdx.x + 1, 0u) != 7u) {}
     }
 }
+extern "C" __global__ void waits(const float *x, float *h, float *z, unsigned *flag) /* the first eight blocks for the others */
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (blockIdx.x < 8) {
+        if (threadIdx.x == 0) while (atomicAdd(flag + blockIdx.x, 0u) != 7u) {}
+        __syncthreads();
+        h[i] = x[i] + 1.f;
+    } else {
+        z[i] = x[i] * 2.f;
+        if (threadIdx.x == 0) atomicExch(flag + blockIdx.x - 8, 7u);
+    }
+}
 extern "C" __global__ void turn(const float *h, float *y) { y[blockIdx.x * 128 + threadIdx.x] = h[blockIdx.x * 128 + 127 - threadIdx.x]; }
 extern "C" __global__ void two(const float *h, float *y) /* a block reads what two of 128 threads wrote */
 {
@@ -540,7 +552,7 @@ CALLS = [
 ]
 CALLS_HARDWARE = [ # lanes that come to a collective by two ways, and arithmetic of the whole program: hardware only
     ("lanes_alone", "", called(ANY + """ld.param.f32 %f1, [v]; mov.b32 %r1, %f1; shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;
-        st.param.b32 [r], %r2; ret;\n}\n"""), "one way for all lanes"),
+        st.param.b32 [r], %r2; ret;\n}\n""", 2 * ("{ " + CALL + " }\n")), "one way for all lanes"),
     ("calls_apart", "", called(ANY + """ld.param.f32 %f1, [v]; mul.f32 %f2, %f1, 0f3F000000; st.param.f32 [r], %f2;
         ret;\n}\n""", "mul.f32 %f1, %f1, %f1; " + CALL), "what is combined across a call, by whom sees both"),
 ]
@@ -559,6 +571,10 @@ def copied(*launches, entry="move", **more):
 COPIES = [
     ("source_stays", "", copied(launch("c", "m", "scale", "x", "g"), launch("d", "m", "scale", "g", "g"),
                                 launch("b", "m", "scale", "h", "y")), "refused: verification"),
+]
+ROLES = [  # the first role's launch comes first, and waits for what the second one's sends
+    ("roles_apart", "", graph([launch("a", "m", "waits", "x", "h", "z", "flag"), launch("b", "m", "scale", "h", "y")],
+                              z=buffer(N, "output"), flag=buffer(8, "inout", **ZERO)), "refused: verification"),
 ]
 # What is proposed, or made, holds these already: kernels one behind the other for `kernel` (programmatic.c: follows()),
 # a layer for `unordered` (parallel.c), the blocks without a reader for `nobody_reads` (dead.c), lists made from the
@@ -680,7 +696,7 @@ def main():
              + [(c, "narrow-blocks", False) for c in NARROW]
              + [(c, "dataflow-fusion", False) for c in DATAFLOW] +
              [(c, "calls", False) for c in CALLS] + [(c, "calls", True) for c in CALLS_HARDWARE] +
-             [(c, "copies", False) for c in COPIES] +
+             [(c, "copies", False) for c in COPIES] + [(c, "roles", False) for c in ROLES] +
              [(c, "programmatic-launch", False) for c in SOLO]
              + [(c, "programmatic-launch", True) for c in SOLO_HARDWARE] +
              [(c[:4], c[4], len(c) > 6) for c in HOOKED])

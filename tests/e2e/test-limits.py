@@ -11,7 +11,7 @@ from harness import FolderCase, cli, main, write
 
 N = 4096
 MOVES = {"block-fusion", "parallel-fusion", "split", "dead-blocks", "recompute", "dataflow-fusion",
-         "narrow-blocks", "slice", "tails", "pack"}
+         "narrow-blocks", "slice", "tails", "pack", "roles"}
 
 
 def entry(name, body, params="", inside=""):

@@ -61,7 +61,7 @@ ROWS = [
     ("neg-chain", "float", NONE, ["asm:neg.f32", "asm:neg.f32", "asm:neg.f32"]),
 ]
 OTHERS = ["dead-blocks", "recompute", "parallel-fusion", "split", "prefetch", "programmatic-launch", "versions",
-          "calls", "copies", "narrow-blocks", "slice", "tails", "pack"]
+          "calls", "copies", "narrow-blocks", "slice", "tails", "pack", "roles"]
 LEVELS = ["register", "shared", "global"]
 MEMORY = ["fast-div-add", "rcp-rcp", "min-max", "neg-neg", "neg-neg-bf16", "div-kept-add", "vectors", "half-product"]
 FLOAT = re.compile(r"F(ADD|MUL|FMA|MNMX|SET|SETP|SEL|CHK|RND|2)|H(ADD|MUL|FMA|SET|MNMX)|D(ADD|MUL|FMA|SET|MNMX)|"

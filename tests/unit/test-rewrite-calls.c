@@ -19,6 +19,7 @@
     "mad.lo.u32 %r3, %r1, 128, %r2; mul.wide.u32 %a3, %r3, 4; add.u64 %a4, %a1, %a3; add.u64 %a5, %a2, %a3;\n"         \
     "ld.global.f32 %f1, [%a4];\n" body "st.global.f32 [%a5], %f2; ret;\n}\n"
 #define HALF FUNC("half", V, "ld.param.f32 %f1, [v]; mul.rn.f32 %f2, %f1, 0f3F000000; st.param.f32 [r], %f2;")
+#define MEETS FUNC("meets", V, "ld.param.f32 %f1, [v]; bar.sync 0; st.param.f32 [r], %f1;")
 #define NEG FUNC("minus", V, "ld.param.f32 %f1, [v]; neg.f32 %f2, %f1; st.param.f32 [r], %f2;")
 
 struct made {
@@ -75,9 +76,14 @@ static const struct {
         ENTRY(CALL("back", "%f2", "%f1"))},
     {"callees", HALF ENTRY("mov.u64 %a6, half;" CALL("half", "%f2", "%f1"))},
     {"lanes-alone", FUNC("lanes", V, "ld.param.f32 %f1, [v]; mov.b32 %r1, %f1; shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;"
-        "mov.b32 %f2, %r2; st.param.f32 [r], %f2;") ENTRY(CALL("lanes", "%f2", "%f1"))},
-    {"lanes-alone", FUNC("meets", V, "ld.param.f32 %f1, [v]; bar.sync 0; st.param.f32 [r], %f1;")
-        ENTRY(CALL("meets", "%f2", "%f1"))},
+        "mov.b32 %f2, %r2; st.param.f32 [r], %f2;")
+        ENTRY(CALL("lanes", "%f3", "%f1") CALL("lanes", "%f2", "%f3"))},
+    {"lanes-alone", MEETS ENTRY("setp.lt.u32 %p1, %r2, 64; @%p1 bra L;" CALL("meets", "%f2", "%f1")
+        "bra E;\nL:" CALL("meets", "%f2", "%f1") "E: ")},
+    /* by way of another one, and where blocks may take both ways */
+    {"lanes-alone", MEETS FUNC("on", V, "ld.param.f32 %f1, [v];" CALL("meets", "%f2", "%f1") "st.param.f32 [r], %f2;")
+        ENTRY("mov.f32 %f2, %f1; setp.lt.u32 %p1, %r1, 2; @%p1 bra L;" CALL("meets", "%f2", "%f1")
+        "L: setp.gt.u32 %p1, %r1, 2; @%p1 bra E;" CALL("on", "%f2", "%f2") "E: ")},
     {"byte-views", FUNC("parts", V, "ld.param.u16 %h1, [v]; ld.param.u16 %h2, [v+2]; mov.b32 %f1, {%h2, %h1};"
         "st.param.f32 [r], %f1;") ENTRY(CALL("parts", "%f2", "%f1"))},
     {"byte-views", FUNC("place", V, "mov.b64 %a1, v; ld.param.f32 %f1, [%a1]; st.param.f32 [r], %f1;")
@@ -157,6 +163,10 @@ static const struct {
         "{ .param .b32 q; .param .b32 w; st.param.f32 [q], %f2; @%p1 call (w), minus, (q);\n"
         "ld.param.f32 %f3, [w]; }\nselp.f32 %f3, %f3, %f1, %p1; add.rn.f32 %f2, %f2, %f3;"
         CALL("half", "%f2", "%f2")), true},
+    {"a barrier, in one place", MEETS ENTRY(CALL("meets", "%f2", "%f1")), false},
+    {"a barrier, in a place for each half of the blocks", MEETS FUNC("on", V, "ld.param.f32 %f1, [v];"
+        CALL("meets", "%f2", "%f1") "st.param.f32 [r], %f2;") ENTRY("setp.lt.u32 %p1, %r1, 2; @%p1 bra L;"
+        CALL("meets", "%f2", "%f1") "bra E;\nL:" CALL("on", "%f2", "%f1") "E: "), false},
     {"in a loop, one in the other, with frames", HALF
         FUNC("sum", V ", .param .b32 n", ".local .align 4 .b8 d[8]; .reg .b64 %SP; mov.u64 %SP, d; ld.param.f32 %f1, "
         "[v]; ld.param.u32 %r1, [n]; and.b32 %r2, %r1, 1; mul.wide.u32 %a1, %r2, 4; add.u64 %a2, %SP, %a1;\n"
@@ -185,9 +195,9 @@ static const struct {
 /* Written out, and the plan, forced, leaves the same bytes; a value is hidden where it may meet floating point. */
 static void test_written(void **state)
 {
-    static const char *const others[] = {"block-fusion",    "recompute",   "split",
-                                         "parallel-fusion", "prefetch",    "programmatic-launch",
-                                         "versions",        "dead-blocks", "copies"};
+    static const char *const others[] = {
+        "block-fusion",        "recompute", "split",       "parallel-fusion", "prefetch",
+        "programmatic-launch", "versions",  "dead-blocks", "copies",          "roles"};
     struct rw_options o = {.inputs = 2, .schedules = 2, .deny = others, .ndeny = sizeof others / sizeof *others};
     rw_hooks.force = true;
     rw_hooks.off = "calls_apart"; /* here it is the text that counts */

@@ -934,7 +934,8 @@ static void test_all_covered(void **state)
         "filled",          "block_maps",   "flags",        "plain_effects",     "each_store",
         "shared_reach",    "parts_apart",  "whole_warps",  "subblock_barriers", "subblock_memory",
         "callees",         "lanes_alone",  "byte_views",   "calls_apart",       "own_tables",
-        "same_footprints", "only_moves",   "source_stays", "same_places",       "same_values"};
+        "same_footprints", "only_moves",   "source_stays", "same_places",       "same_values",
+        "roles_apart"};
     assert_int_equal(sizeof others / sizeof others[0], sizeof more / sizeof more[0]);
     for (unsigned k = 0; k < sizeof more / sizeof more[0]; k++)
         assert_string_equal(others[k], more[k]);

@@ -100,7 +100,7 @@ static json_t *plan(struct made *m)
 {
     static const char *const deny[] = {
         "block-fusion", "parallel-fusion", "programmatic-launch", "split", "dead-blocks", "recompute", "versions",
-        "calls",        "copies",          "narrow-blocks",       "slice", "tails",       "pack"};
+        "calls",        "copies",          "narrow-blocks",       "slice", "tails",       "pack",      "roles"};
     struct rw_options o = {.deny = deny, .ndeny = sizeof deny / sizeof *deny, .inputs = 1, .schedules = 1};
     struct dt_err e = {0};
     json_t *doc;

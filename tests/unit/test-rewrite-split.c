@@ -150,7 +150,7 @@ static void planned(void **state)
     };
     static const char *const deny[] = {
         "block-fusion", "parallel-fusion", "programmatic-launch", "prefetch", "dead-blocks", "recompute", "versions",
-        "calls",        "copies",          "narrow-blocks",       "slice",    "tails",       "pack"};
+        "calls",        "copies",          "narrow-blocks",       "slice",    "tails",       "pack",      "roles"};
     for (int k = 0; k < 3; k++) {
         struct dt_graph *g;
         struct dev_prog *p;
