@@ -109,8 +109,7 @@ static bool is_async(const struct ptx_inst *i)
  * copy's `.shared::cluster` is the block's own memory where there is no cluster (scan_function asks). */
 static bool is_async_far(const struct ptx_inst *i)
 {
-    if (i->op == PTX_OP_GRIDDEPCONTROL_WAIT || i->op == PTX_OP_GRIDDEPCONTROL_LAUNCH ||
-        ptx_has(i, PTX_M_MULTICAST))
+    if (i->op == PTX_OP_GRIDDEPCONTROL_WAIT || i->op == PTX_OP_GRIDDEPCONTROL_LAUNCH || ptx_has(i, PTX_M_MULTICAST))
         return true;
     const char *m = ptx_op_info(i->op)->mnemonic;
     static const char *const prefix[] = {"st.async",   "red.async", "setmaxnreg",
@@ -241,8 +240,8 @@ static void scan_opnd(struct scan *s, const struct ptx_function *f, const struct
     case PTX_PARAM:
         if (o->kind == PTX_O_VAR && i->op != PTX_OP_CALL && top) {
             for (uint32_t k = 0; k < f->nparam; k++)
-                if (f->param[k] == v && !(k < s->launch->narg && s->launch->arg[k].kind == DT_ARG_TENSOR_MAP &&
-                                          rw_map_only_named(f, v)))
+                if (f->param[k] == v &&
+                    !(k < s->launch->narg && s->launch->arg[k].kind == DT_ARG_TENSOR_MAP && rw_map_only_named(f, v)))
                     body_found(b, RW_PARAM_ADDRESS, i->line, v->name);
         }
         break;

@@ -7,8 +7,9 @@
  * that writes the same bytes to the block's shared memory.
  *
  * Every race that is reported is a race. These races can be missed: the reads kept are of different warps and blocks
- * where possible, but a fourth read that nothing orders with the three is dropped, and a fourth write of the same bytes;
- * a write that is ordered after one of two atomics and not after the other; accesses of a launch that runs beside this one.
+ * where possible, but a fourth read that nothing orders with the three is dropped, and a fifth write of the same
+ * bytes; a write that is ordered after one of two atomics and not after the other; accesses of a launch that runs
+ * beside this one.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -91,7 +92,8 @@ static bool same_thread(const struct sg_entry *a, const struct sg_entry *b)
 }
 
 /* Is `me` the write `w` once more: by the same instruction of another thread of the block, the same bytes of its shared
- * memory? Whichever comes last, the bytes are these. So do warps that a tile is too small for: they work as others do. */
+ * memory? Whichever comes last, the bytes are these. So do warps that a tile is too small for: they work as others do.
+ */
 static bool again(const struct sg_cells *cells, const struct sg_check_block *b, const struct sg_entry *w,
                   const struct sg_entry *me, unsigned sem)
 {

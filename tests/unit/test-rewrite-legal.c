@@ -549,81 +549,6 @@ static void test_async(void **state)
                  "cp.async.wait_all;\n"));
 }
 
-/* Beside other blocks, a block's own asynchronous work is as it was; not what concerns more than the block. */
-static void test_beside_async(void **state)
-{
-    static const struct rw_legal row[] = {RW_LEGAL_ROW(beside_async)};
-    static const struct {
-        const char *text;
-        bool ok;
-    } cases[] = {
-        {"mbarrier.init.shared.b64 [bar], 128;\nfence.proxy.async;\n", true},
-        {"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [bar], [%rd1], 16, [bar];\n", true},
-        {"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [bar], [%rd1], 16, "
-         "[bar], %h1;\n",
-         false},
-        {"griddepcontrol.wait;\n", false},
-        {"griddepcontrol.launch_dependents;\n", false},
-        {"setmaxnreg.inc.sync.aligned.u32 232;\n", false},
-        {"tensormap.replace.tile.rank.shared::cta.b1024.b32 [bar], 1;\n", false},
-        {"st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r5], %r1, [%r6];\n", false},
-    };
-    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        struct fix f;
-        struct fix_spec s = plain;
-        struct dt_str why = {0}, text = {0};
-        dt_str_addf(&text, "%s%s%s%s", HEAD PARAMS("p") ".shared .align 128 .b64 bar[16];\n" START("p"), cases[k].text,
-                    END, PLAIN("c"));
-        s.ptx = text.s;
-        fix_open(&f, &s);
-        fix_cand(&f);
-        if (rw_legal_rows(row, 1, &f.c, &why) != cases[k].ok)
-            fail_msg("case %zu: %s", k, dt_plain(why.s));
-        refused(&f, "async"); /* behind others it is another matter */
-        dt_str_done(&why);
-        dt_str_done(&text);
-        fix_close(&f);
-    }
-}
-
-/* A tensor map's address is in registers, for copies of tensors; nothing else may be made of it. */
-static void test_tensor_maps(void **state)
-{
-    static const struct {
-        const char *use;
-        bool ok;
-    } cases[] = {
-        {"", true},
-        {"prefetch.param.tensormap [%rd5];\n", true},
-        {"add.s64 %rd6, %rd5, 64;\n", false},
-        {"cvt.u32.u64 %r5, %rd5;\nadd.u32 %r6, %r5, 1;\n", false},
-        {"ld.u32 %r5, [%rd5];\n", false},
-        {"st.global.u64 [%rd2], %rd5;\n", false},
-        {"setp.eq.u64 %p1, %rd5, 0;\n", false},
-    };
-    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
-        for (int map = 0; map < 2; map++) {
-            struct fix f;
-            struct fix_spec s = plain;
-            struct dt_str why = {0}, text = {0};
-            dt_str_addf(&text, "%s%s%s%s", HEAD PARAMS("p") "ld.param.u64 %rd1, [p_1];\nmov.u64 %rd2, %rd1;\n"
-                                          "mov.b64 %rd4, p_0;\ncvta.param.u64 %rd5, %rd4;\n",
-                        cases[k].use, END, PLAIN("c"));
-            s.ptx = text.s;
-            fix_open(&f, &s);
-            if (map) /* and not of any other parameter */
-                f.g->launch[0].arg[0].kind = DT_ARG_TENSOR_MAP;
-            fix_cand(&f);
-            if (rw_legal_parameters(&f.c.facts, &why) != (map && cases[k].ok))
-                fail_msg("case %zu, %d: %s", k, map, dt_plain(why.s));
-            if (map && cases[k].ok && !rw_legal_plain_launches(&f.c.facts, &why))
-                fail_msg("case %zu: %s", k, dt_plain(why.s));
-            dt_str_done(&why);
-            dt_str_done(&text);
-            fix_close(&f);
-        }
-}
-
 /* Tables of two modules, 40,000 bytes each: the same bytes are one; else they go to global memory, if what is made of
  * their addresses is only added to and loaded from. */
 #define TAB(byte, e, body) HEAD ".const .align 4 .b8 tab[40000] = {" byte "};\n" ENTRY(e, body)
@@ -1000,11 +925,12 @@ static void test_all_covered(void **state)
     for (unsigned k = 0; k < rw_ncluster_legal; k++)
         assert_string_equal(rw_cluster_legal[k].name, clusters[k]);
     static const char *const more[] = {
-        "unordered",       "beside_async", "nobody_reads", "repeatable",   "inputs_stay",       "all_readers",
-        "filled",          "block_maps",   "flags",        "plain_effects",     "each_store",
-        "shared_reach",    "parts_apart",  "whole_warps",  "subblock_barriers", "subblock_memory",
-        "callees",         "lanes_alone",  "byte_views",   "calls_apart",       "own_tables",
-        "same_footprints", "only_moves",   "source_stays", "same_places",       "same_values"};
+        "unordered",       "beside_async",    "nobody_reads", "repeatable",   "inputs_stay",
+        "all_readers",     "filled",          "block_maps",   "flags",        "plain_effects",
+        "each_store",      "shared_reach",    "parts_apart",  "whole_warps",  "subblock_barriers",
+        "subblock_memory", "callees",         "lanes_alone",  "byte_views",   "calls_apart",
+        "own_tables",      "same_footprints", "only_moves",   "source_stays", "same_places",
+        "same_values"};
     assert_int_equal(sizeof others / sizeof others[0], sizeof more / sizeof more[0]);
     for (unsigned k = 0; k < sizeof more / sizeof more[0]; k++)
         assert_string_equal(others[k], more[k]);
@@ -1036,8 +962,6 @@ int main(void)
         cmocka_unit_test(test_surplus),
         cmocka_unit_test(test_active_mask),
         cmocka_unit_test(test_async),
-        cmocka_unit_test(test_beside_async),
-        cmocka_unit_test(test_tensor_maps),
         cmocka_unit_test(test_constant_space),
         cmocka_unit_test(test_shared_space),
         cmocka_unit_test(test_unordered),
