@@ -1,5 +1,5 @@
-/* Conditions on asynchronous work beside other blocks, and on tensor maps among the parameters: broken on purpose, as in
- * test-rewrite-legal.c, which has the rows that every pair is asked.
+/* Conditions on asynchronous work beside other blocks, and on tensor maps among the parameters: broken on purpose, as
+ * in test-rewrite-legal.c, which has the rows that every pair is asked.
  */
 #include "rewrite-fixture.h"
 
