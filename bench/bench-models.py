@@ -53,6 +53,11 @@ SIZES = {
     "attention-large-512-vector": "attention --large --tokens 512 --tiles vector",
     "gpt2-medium-512": "gpt2 --large --tokens 512",
 }
+# parts of a Llama-like layer in Triton's kernels (tests/models/llama): graphs that are there, for one architecture each
+LLAMA = {f"llama-{part}-{tokens}": f"{ROOT}/tests/models/llama/{part}-{tokens}.json" for part, also in
+         (("attention", ["512-tma"]), ("mlp", ["512-tma"]), ("norm", []))
+         for tokens in ["1", "16", "512", *also, "16-80"]}
+SIZES.update(LLAMA)
 
 
 class Failed(Exception):
@@ -150,13 +155,18 @@ def measure(o, tool, options, graphs, file):
     failed = 0
     for model, what in graphs.items():
         with tempfile.TemporaryDirectory() as tmp:
-            made = subprocess.run([sys.executable, f"{ROOT}/tests/models/generate.py", *what, "-o", tmp],
-                                  check=True, capture_output=True, text=True)
-            name, layers = made.stdout.split()
-            name = model if o.sizes else name
+            if o.sizes and model in LLAMA:
+                name, layers, graph = model, 1, LLAMA[model]
+            else:
+                made = subprocess.run([sys.executable, f"{ROOT}/tests/models/generate.py", *what, "-o", tmp],
+                                      check=True, capture_output=True, text=True)
+                name, layers = made.stdout.split()
+                name, graph = model if o.sizes else name, f"{tmp}/graph.json"
             for spec in o.device.split(","):
+                if model in LLAMA and model.endswith("-80") != ("a100" in spec):
+                    continue  # kernels of another architecture
                 try:
-                    r = row(tool, name, f"{tmp}/graph.json", spec, options, o.keep)
+                    r = row(tool, name, graph, spec, options, o.keep)
                 except Failed as e:
                     print(f"{name:26} {spec:10} failed: {e}", flush=True)
                     failed += 1

@@ -38,6 +38,21 @@ struct ptx_var *rw_map_var(struct rw_join *j, int side, const struct ptx_var *v,
     return NULL;
 }
 
+static int map_opnd(struct rw_join *j, struct rw_phase *p, struct ptx_opnd *o);
+
+/* The elements of a vector, or the coordinates of a tensor's address. */
+static int map_elements(struct rw_join *j, struct rw_phase *p, struct ptx_opnd *o)
+{
+    struct ptx_opnd *elem = dt_new_array(&j->m->arena, struct ptx_opnd, o->n ? o->n : 1);
+    int r = elem ? 0 : copy_nomem(j);
+    if (elem)
+        memcpy(elem, o->elem, sizeof *elem * o->n);
+    for (unsigned k = 0; k < o->n && r == 0; k++)
+        r = map_opnd(j, p, &elem[k]);
+    o->elem = elem;
+    return r;
+}
+
 static int map_opnd(struct rw_join *j, struct rw_phase *p, struct ptx_opnd *o)
 {
     uint32_t off = 0;
@@ -47,7 +62,7 @@ static int map_opnd(struct rw_join *j, struct rw_phase *p, struct ptx_opnd *o)
         if (o->base_kind == PTX_O_REG)
             o->reg = p->reg[o->reg];
         if (o->base_kind != PTX_O_VAR)
-            break;
+            return o->base_kind == PTX_O_REG && o->n ? map_elements(j, p, o) : 0;
         /* fall through */
     case PTX_O_VAR:
         if (!(o->var = rw_map_var(j, p->side, o->var, &off)))
@@ -63,19 +78,7 @@ static int map_opnd(struct rw_join *j, struct rw_phase *p, struct ptx_opnd *o)
                 return 0;
             }
         return dt_err_set(j->e, DT_E_INTERNAL, "function %s was not mapped", o->func->name);
-    case PTX_O_VEC: {
-        struct ptx_opnd *elem = dt_new_array(&j->m->arena, struct ptx_opnd, o->n ? o->n : 1);
-        if (!elem)
-            return copy_nomem(j);
-        memcpy(elem, o->elem, sizeof *elem * o->n);
-        o->elem = elem;
-        for (unsigned k = 0; k < o->n; k++) {
-            int r = map_opnd(j, p, &elem[k]);
-            if (r < 0)
-                return r;
-        }
-        break;
-    }
+    case PTX_O_VEC: return map_elements(j, p, o);
     default: break;
     }
     return 0;

@@ -105,6 +105,21 @@ static bool is_async(const struct ptx_inst *i)
     return !uses_cluster(i) && (i->space == PTX_SHARED_CLUSTER || i->space2 == PTX_SHARED_CLUSTER);
 }
 
+/* Of these, what concerns more than the block, or the kernel as a whole: it is another one beside a kernel of others. A
+ * copy's `.shared::cluster` is the block's own memory where there is no cluster (scan_function asks). */
+static bool is_async_far(const struct ptx_inst *i)
+{
+    if (i->op == PTX_OP_GRIDDEPCONTROL_WAIT || i->op == PTX_OP_GRIDDEPCONTROL_LAUNCH || ptx_has(i, PTX_M_MULTICAST))
+        return true;
+    const char *m = ptx_op_info(i->op)->mnemonic;
+    static const char *const prefix[] = {"st.async",   "red.async", "setmaxnreg",
+                                         "tensormap.", "tcgen05",   "clusterlaunchcontrol"};
+    for (size_t k = 0; k < sizeof prefix / sizeof prefix[0]; k++)
+        if (!strncmp(m, prefix[k], strlen(prefix[k])))
+            return true;
+    return false;
+}
+
 bool rw_is_lockstep(const struct ptx_inst *i)
 {
     return (i->op == PTX_OP_LD || i->op == PTX_OP_ST) && i->space == PTX_SHARED && ptx_has(i, PTX_M_VOLATILE);
@@ -225,7 +240,8 @@ static void scan_opnd(struct scan *s, const struct ptx_function *f, const struct
     case PTX_PARAM:
         if (o->kind == PTX_O_VAR && i->op != PTX_OP_CALL && top) {
             for (uint32_t k = 0; k < f->nparam; k++)
-                if (f->param[k] == v)
+                if (f->param[k] == v &&
+                    !(k < s->launch->narg && s->launch->arg[k].kind == DT_ARG_TENSOR_MAP && rw_map_only_named(f, v)))
                     body_found(b, RW_PARAM_ADDRESS, i->line, v->name);
         }
         break;
@@ -267,6 +283,9 @@ static int scan_function(struct scan *s, const struct ptx_function *f, bool top,
             scan_opnd(s, f, i, &i->opnd[k], top);
         if (is_async(i))
             body_found(b, RW_ASYNC, i->line, o->mnemonic);
+        bool others = s->clusters && (i->space == PTX_SHARED_CLUSTER || i->space2 == PTX_SHARED_CLUSTER);
+        if (is_async(i) && (is_async_far(i) || others))
+            body_found(b, RW_ASYNC_FAR, i->line, o->mnemonic);
         if (uses_cluster(i))
             body_found(b, top ? RW_CLUSTER : RW_FUNC_CONTEXT, i->line, o->mnemonic);
         if (i->op == PTX_OP_CP_ASYNC)
@@ -327,7 +346,8 @@ static int lay_out_shared(struct dt_arena *a, struct rw_body *b, struct dt_err *
     b->shared_at = dt_new_array(a, uint32_t, cap + 1);
     if (dt_arena_failed(a))
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    b->shared_align = 16;
+    /* swizzled tiles lie at multiples of 1024 bytes: dynamic memory begins at one, whatever alignment it declares */
+    b->shared_align = b->find[RW_ASYNC].set ? 1024 : 16;
     for (uint32_t k = 0; k < cap; k++) {
         struct ptx_var *v = k < f->nvar ? f->var[k] : f->module->var[k - f->nvar];
         if (v->space != PTX_SHARED || (k >= f->nvar && !uses_var(f, v)))

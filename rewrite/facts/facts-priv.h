@@ -13,6 +13,8 @@ int rw_vary(struct rw_body *b, struct dt_err *e);
 bool rw_mark_region(const struct ptx_cfg *cfg, uint32_t from, bool *mark, uint32_t *stack, bool *region);
 /* lanes.c: find warp collectives that some lanes of a warp need not reach; sets RW_COLLECTIVE_VARYING. */
 int rw_lanes(struct rw_body *b, struct dt_err *e);
+/* Is the tensor map that parameter v is only moved, converted, and named as the map of copies of tensors? */
+bool rw_map_only_named(const struct ptx_function *f, const struct ptx_var *v);
 bool rw_readonly_variable(const struct ptx_module *m, const struct ptx_var *v); /* its address reaches only loads */
 
 #endif

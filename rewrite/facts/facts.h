@@ -36,6 +36,7 @@ enum rw_fact {
     RW_BARRIER_VARYING,
     RW_COLLECTIVE_VARYING, /* a warp collective for all lanes, where some of them may have left */
     RW_ASYNC,              /* mbarrier, bulk and tensor copies, wgmma, tcgen05, griddepcontrol … */
+    RW_ASYNC_FAR,          /* of these, what concerns more than its block: griddepcontrol, setmaxnreg, tcgen05 … */
     RW_CLUSTER,            /* its thread-block cluster: a barrier, shared memory of other blocks, a number */
     RW_GLOBAL_VAR,         /* a module variable that something may write, or that holds addresses */
     RW_PARAM_ADDRESS,      /* the address of a parameter is taken */

@@ -100,3 +100,8 @@ bool rw_legal_async(const struct rw_facts *facts, struct dt_str *why)
 {
     return rw_legal_none(facts, RW_ASYNC, why, "has asynchronous work that a phase's end does not wait for");
 }
+
+bool rw_legal_beside_async(const struct rw_facts *facts, struct dt_str *why)
+{
+    return rw_legal_none(facts, RW_ASYNC_FAR, why, "has asynchronous work that concerns more than its block");
+}

@@ -26,11 +26,6 @@ bool rw_legal_plain_launches(const struct rw_facts *facts, struct dt_str *why)
             dt_str_addf(why, DT_LAUNCH " is placed on a stream beside others", l->name);
             return false;
         }
-        for (uint32_t k = 0; k < l->narg; k++)
-            if (l->arg[k].kind == DT_ARG_TENSOR_MAP) {
-                dt_str_addf(why, DT_LAUNCH " takes a tensor map", l->name);
-                return false;
-            }
     }
     return true;
 }

@@ -219,6 +219,53 @@ static bool only_loaded(const struct ptx_function *f, const struct ptx_var *v)
     return ok;
 }
 
+static bool is_map_copy(const struct ptx_inst *i)
+{
+    return i->op == PTX_OP_CP_ASYNC_BULK_TENSOR || i->op == PTX_OP_CP_REDUCE_ASYNC_BULK_TENSOR ||
+           i->op == PTX_OP_CP_ASYNC_BULK_PREFETCH_TENSOR || i->op == PTX_OP_PREFETCH;
+}
+
+/* Only where a copy has its map: another operand would be a number made of the address. */
+static bool as_map(const struct ptx_inst *i, const struct derived *d)
+{
+    bool ok = true;
+    for (unsigned k = 0; k < i->nopnd; k++) {
+        const struct ptx_opnd *o = &i->opnd[k];
+        ok &= !(o->kind == PTX_O_REG && o->reg < d->nreg && d->reg[o->reg]);
+        bool more = o->kind == PTX_O_VEC || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG);
+        for (unsigned x = 0; more && x < o->n; x++)
+            ok &= !(o->elem[x].kind == PTX_O_REG && o->elem[x].reg < d->nreg && d->reg[o->elem[x].reg]);
+    }
+    return ok;
+}
+
+bool rw_map_only_named(const struct ptx_function *f, const struct ptx_var *v)
+{
+    struct derived d = {.reg = dt_calloc((size_t)f->nreg + 1, 1), .nreg = f->nreg};
+    bool ok = d.reg != NULL;
+    do {
+        d.changed = false;
+        for (uint32_t n = 0; n < f->ninst && ok; n++) {
+            const struct ptx_inst *i = &f->inst[n];
+            if (i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA || i->op == PTX_OP_BRANCHTARGETS ||
+                i->op == PTX_OP_CALLPROTO)
+                continue;
+            d.in = i->op == PTX_OP_OPAQUE || prov_names(i, v);
+            d.give = false;
+            ptx_inst_regs(i, on_derived, &d);
+            if (!d.in)
+                continue;
+            d.give = true;
+            if (i->op == PTX_OP_MOV || i->op == PTX_OP_CVT || i->op == PTX_OP_CVTA)
+                ptx_inst_regs(i, on_derived, &d);
+            else
+                ok = is_map_copy(i) && as_map(i, &d);
+        }
+    } while (ok && d.changed);
+    free(d.reg);
+    return ok;
+}
+
 bool rw_readonly_variable(const struct ptx_module *m, const struct ptx_var *v)
 {
     for (uint32_t k = 0; k < m->nvar; k++)

@@ -71,6 +71,10 @@ static bool plain_param(const struct rw_body *b, uint32_t k, struct dt_str *why)
     uint64_t at;
     if (a->kind == DT_ARG_BUFFER && v->bytes == 8)
         return true;
+    if (a->kind == DT_ARG_TENSOR_MAP) {
+        dt_str_addf(why, DT_LAUNCH " has a tensor map of the buffer", l->name);
+        return false;
+    }
     if (!rw_arg_address(a, &at, NULL) || at % 8 || v->align % 8 || v->bytes < 8 || at > v->bytes - 8) {
         dt_str_addf(why, DT_LAUNCH " gets the buffer inside a struct with others", l->name);
         return false;

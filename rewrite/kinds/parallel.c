@@ -14,6 +14,8 @@
  * than the block has counted barriers (emit/copy.c), and lanes that fill up its last warp (emit/surplus.c).
  * Bodies never meet in a block, so they need no barrier between them, and use the same shared memory. What could break
  * it: an order that the map does not show (blocks that talk), and `.nc` loads of what another body writes (made plain).
+ * Asynchronous work of a block (copies of tensors, mbarriers, wgmma) is over with its block as it was: nothing comes
+ * behind it. Tensor maps are parameters like others.
  *
  * Candidates: all launches at the same depth of the hazard graph that can be copied. Of a large layer also those with
  * the same entry, those with the same thread count, and neighbours, in case all of them together gain nothing.
@@ -33,7 +35,7 @@ static const struct rw_legal rows[] = {
     RW_LEGAL_ROW(targets),         RW_LEGAL_ROW(uniform_barriers), RW_LEGAL_ROW(uniform_collectives),
     RW_LEGAL_ROW(barrier_numbers), RW_LEGAL_ROW(thread_counts),    RW_LEGAL_ROW(surplus_lanes),
     RW_LEGAL_ROW(posted_lanes),    RW_LEGAL_ROW(surplus_paths),    RW_LEGAL_ROW(active_mask),
-    RW_LEGAL_ROW(async),           RW_LEGAL_ROW(constant_space),   RW_LEGAL_ROW(shared_space),
+    RW_LEGAL_ROW(beside_async),    RW_LEGAL_ROW(constant_space),   RW_LEGAL_ROW(shared_space),
 };
 #define NROWS (sizeof rows / sizeof rows[0])
 

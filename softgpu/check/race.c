@@ -3,11 +3,13 @@
  * Memory is cut into cells of 4 bytes; where something narrower is accessed, the page's cells are split. A cell keeps
  * the last write and up to three reads, each with its thread and stamp. An access races with one of them when they are
  * by different threads, one writes, and the earlier did not happen before the later (clock.c), unless both are
- * strong (atomic, volatile, relaxed, acquire, release) with scopes that reach each other.
+ * strong (atomic, volatile, relaxed, acquire, release) with scopes that reach each other, or both are one instruction
+ * that writes the same bytes to the block's shared memory.
  *
  * Every race that is reported is a race. These races can be missed: the reads kept are of different warps and blocks
- * where possible, but a fourth read that nothing orders with the three is dropped; a write that is ordered after one of
- * two atomics and not after the other; accesses of a launch that runs beside this one.
+ * where possible, but a fourth read that nothing orders with the three is dropped, and a fifth write of the same
+ * bytes; a write that is ordered after one of two atomics and not after the other; accesses of a launch that runs
+ * beside this one.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +91,28 @@ static bool same_thread(const struct sg_entry *a, const struct sg_entry *b)
     return a->block == b->block && a->thread == b->thread;
 }
 
+/* Is `me` the write `w` once more: by the same instruction of another thread of the block, the same bytes of its shared
+ * memory? Whichever comes last, the bytes are these. So do warps that a tile is too small for: they work as others do.
+ */
+static bool again(const struct sg_cells *cells, const struct sg_check_block *b, const struct sg_entry *w,
+                  const struct sg_entry *me, unsigned sem)
+{
+    return sem & SG_SEM_SAME && cells == &b->cells && w->block == me->block && w->src == me->src;
+}
+
+/* The write before `me`, which is that write once more, stays among the readers: whoever writes something else comes
+ * after both. */
+static void keep_write(struct sg_cell *c, const struct sg_entry *me)
+{
+    for (int i = 0; i < SG_READERS; i++)
+        if (!c->r[i].block || same_thread(&c->r[i], &c->w)) {
+            c->r[i] = c->w;
+            c->r[i].flags |= SG_SEM_SAME;
+            break;
+        }
+    c->w = *me;
+}
+
 /* Keep `me` as a reader: in place of what it follows, in an empty slot, or so that the three are of different warps and
  * blocks. */
 static void keep_reader(const struct sg_check *k, const struct sg_check_block *b, uint32_t t, struct sg_cell *c,
@@ -120,6 +144,7 @@ static bool clash(struct sg_warp *w, const struct sg_op *op, unsigned lane, cons
                   enum sg_access how, const struct sg_entry *other, bool wrote)
 {
     static const char *const word[] = {"read", "write", "atomic operation"};
+    wrote |= (other->flags & SG_SEM_SAME) != 0;
     struct sg_finding f = {.kind = "race",
                            .num = DT_E_RACE,
                            .what = word[how],
@@ -152,16 +177,22 @@ bool sg_race_access(struct sg_warp *w, const struct sg_op *op, unsigned lane, st
             return sg_check_nomem(w, op);
         struct sg_cell *c = &p->cell[(a & ((1u << SG_CELL_PAGE) - 1)) >> p->shift];
         const uint8_t *here = at + (a - addr);
-        if (c->w.block && !same_thread(&c->w, &me) && !excused(&c->w, &me) && !sg_ordered(k, b, t, &c->w))
+        bool once_more = false;
+        if (c->w.block && !same_thread(&c->w, &me) && !excused(&c->w, &me) && !sg_ordered(k, b, t, &c->w) &&
+            !(once_more = again(cells, b, &c->w, &me, sem)))
             return clash(w, op, lane, here, bytes, how, &c->w, true);
         if (how == SG_READ) {
             keep_reader(k, b, t, c, &me);
         } else {
             for (int i = 0; i < SG_READERS; i++)
                 if (c->r[i].block && !same_thread(&c->r[i], &me) && !excused(&c->r[i], &me) &&
-                    !sg_ordered(k, b, t, &c->r[i]))
+                    !sg_ordered(k, b, t, &c->r[i]) &&
+                    !(c->r[i].flags & SG_SEM_SAME && again(cells, b, &c->r[i], &me, sem)))
                     return clash(w, op, lane, here, bytes, how, &c->r[i], false);
-            *c = (struct sg_cell){.w = me};
+            if (once_more)
+                keep_write(c, &me);
+            else
+                *c = (struct sg_cell){.w = me};
         }
         a += 1u << p->shift;
     }

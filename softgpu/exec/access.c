@@ -318,6 +318,21 @@ static uint32_t places(struct sg_warp *w, const struct sg_op *op, uint8_t *const
     return mask;
 }
 
+/* Of the lanes in `mask`, those that store what is in memory already. */
+static uint32_t same_again(struct sg_warp *w, const struct sg_op *op, uint8_t *const at[SG_LANES], uint32_t mask)
+{
+    for (uint32_t m = mask; m; m &= m - 1) {
+        unsigned l = (unsigned)__builtin_ctz(m);
+        for (unsigned e = 0; e < op->n; e++) {
+            uint8_t x[16];
+            access_get(w, op->size, op->n == 1 ? op->b : w->code->ext[op->x + e], l, x);
+            if (memcmp(x, at[l] + e * op->size, op->size))
+                mask &= ~(1u << l);
+        }
+    }
+    return mask;
+}
+
 /* Resolve all active lanes; false when one faulted. */
 static bool resolve_all(struct sg_warp *w, const struct sg_op *op, unsigned bytes, enum sg_access how,
                         uint8_t *at[SG_LANES])
@@ -342,7 +357,9 @@ static bool resolve_all(struct sg_warp *w, const struct sg_op *op, unsigned byte
         return true;
     if (how == SG_WRITE) {
         uint32_t mask = places(w, op, at);
-        return mask && sg_check_lanes(w, op, at, mask, bytes, how, op->rnd);
+        uint32_t same = same_again(w, op, at, mask);
+        return mask && sg_check_lanes(w, op, at, mask & ~same, bytes, how, op->rnd) &&
+               sg_check_lanes(w, op, at, same, bytes, how, op->rnd | SG_SEM_SAME);
     }
     if (!sinks)
         return sg_check_lanes(w, op, at, w->mask, bytes, how, op->rnd);

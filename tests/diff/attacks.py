@@ -200,7 +200,12 @@ def rows():
             for b in ("x", "h", "y")]
     yield ("tensor-maps", {"m": {"ptx": TENSORS}}, {},
            [launch("a", "m", "boxes", *maps[:2]), launch("b", "m", "boxes", *maps[1:])],
-           ("refused", "plain-launches: 'a' takes a tensor map"), "proved")
+           ("refused", "async: 'a' has asynchronous work"), "proved")
+    # without order they stand side by side, each with its maps
+    g = {"g": buffer(N, "output"), "h": buffer(N, "input", 9)}
+    yield ("tensor-maps-beside", {"m": {"ptx": TENSORS}}, g,
+           [launch("a", "m", "boxes", maps[0], {"tensor_map": maps[0]["tensor_map"] | {"buffer": "g"}}),
+            launch("b", "m", "boxes", *maps[1:])], ("kept", ""), "proved")
 
 
     def array(offset):

@@ -138,6 +138,17 @@ def _(t):
     k.bias_relu[(256,)](h, b, y, 512 * 512, 512, BLOCK=1024)
 
 
+@case("sm_90", "triton-beside-90")
+def _(t):
+    """Two products of the same rows, operands and results by copies of tensors; their sum."""
+    x, w1, w2 = t("x", 128, 128), t.weight("w1", 128, 256), t.weight("w2", 128, 256)
+    h, g, y = t.inner("h", 128, 256), t.inner("g", 128, 256), t.out("y", 128, 256)
+    for w, to in (w1, h), (w2, g):
+        k.matmul_tma[(2, 2)](x.tiles(64, 64), w.tiles(64, 128), to.tiles(64, 128), 128, BM=64, BN=128, BK=64,
+                             num_warps=4)
+    k.residual[(32,)](h, g, y, 128 * 256, BLOCK=1024)
+
+
 @case("sm_90", "triton-own-90")
 def _(t):
     """Descriptors that the kernel makes for itself; rows behind it."""
