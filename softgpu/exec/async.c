@@ -1,7 +1,8 @@
 /* cp.async: copies from global to shared memory that each thread asks for. They are done at once.
  *
  * Where all lanes copy all of their 4, 8 or 16 bytes, the warp is bounds and alignment once, as in the lane loops of
- * loads (lanes-mem.inc). Otherwise a lane at a time: sizes that are registers, faults, the checking modes, races.
+ * loads (lanes-mem.inc). Otherwise a lane at a time: copies that read less and
+ * fill, faults, the checking modes, races.
  */
 #include "softgpu/exec/exec-priv.h"
 
@@ -11,10 +12,15 @@
  * nothing happened, lane by lane. */
 static bool cp_async_whole(struct sg_warp *w, const struct sg_op *op, const uint32_t *ext)
 {
-    if (w->mask != SG_ALL || ext[0] != UINT32_MAX || w->wk->check || w->wk->race || op->space != PTX_SHARED ||
-        op->flags & SG_A64)
+    if (w->mask != SG_ALL || w->wk->check || w->wk->race || op->space != PTX_SHARED || op->flags & SG_A64)
         return false;
-    const uint32_t *a = SG_P(uint32_t, op->a), size = op->size;
+    const uint32_t *a = SG_P(uint32_t, op->a), size = op->size,
+                   *n = ext[0] == UINT32_MAX ? NULL : SG_P(uint32_t, ext[0]);
+    bool some = false;
+    for (unsigned l = 0; n && l < SG_LANES; l++)
+        some |= n[l] < size;
+    if (some)
+        return false;
     const uint64_t *b = SG_P(uint64_t, op->b), more = (uint64_t)(int64_t)(int32_t)ext[1];
     uint32_t to[SG_LANES], off[SG_LANES], top = 0, odd = 0;
     uint64_t low = b[0] + more, high = low;
