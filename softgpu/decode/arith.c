@@ -206,8 +206,9 @@ static int arith_divide(struct sg_dec *d)
     enum ptx_mod m = ptx_mod_of(d->i, PTX_MC_APPROX);
     if (m == PTX_M_NONE)
         return float_op(d, SG_H_FDIV_f32, SG_H_FDIV_z32, SG_H_FDIV_f64, SG_S_DIV, 2);
-    sg_dec_slow(d, sg_slow_float, SG_S_DIV, 2)->imm = m == PTX_M_FULL ? 2 : 1;
-    return 0;
+    if (m == PTX_M_FULL)
+        return float_op(d, SG_H_FDIV_f32, SG_H_FDIV_z32, 0, SG_S_DIV, 2);
+    return float_op(d, SG_H_DIVA_f32, SG_H_DIVA_z32, 0, SG_S_DIV, 2);
 }
 
 /* rcp sqrt rsqrt ex2 and the other functions of one value */
@@ -229,12 +230,18 @@ static int function(struct sg_dec *d)
         sg_dec_slow(d, sg_slow_float, SG_S_EX2, 1);
         return 0;
     case PTX_OP_RSQRT:
+        if (t == PTX_F32)
+            return float_op(d, SG_H_RSQRT_f32, SG_H_RSQRT_z32, 0, SG_S_RSQRT, 1);
         sg_dec_slow(d, sg_slow_float, SG_S_RSQRT, 1)->imm = t == PTX_F64 && ptx_has(d->i, PTX_M_FTZ);
         return 0;
-    case PTX_OP_SIN: sg_dec_slow(d, sg_slow_float, SG_S_SIN, 1); return 0;
-    case PTX_OP_COS: sg_dec_slow(d, sg_slow_float, SG_S_COS, 1); return 0;
-    case PTX_OP_LG2: sg_dec_slow(d, sg_slow_float, SG_S_LG2, 1); return 0;
-    default: sg_dec_slow(d, sg_slow_float, SG_S_TANH, 1); return 0;
+    case PTX_OP_SIN: sg_dec_slow(d, sg_sincos, SG_S_SIN, 1); return 0;
+    case PTX_OP_COS: sg_dec_slow(d, sg_sincos, SG_S_COS, 1); return 0;
+    case PTX_OP_LG2: return float_op(d, SG_H_LG2_f32, SG_H_LG2_z32, 0, SG_S_LG2, 1);
+    default:
+        if (t == PTX_F32)
+            return float_op(d, SG_H_TANH_f32, SG_H_TANH_z32, 0, SG_S_TANH, 1);
+        sg_dec_slow(d, sg_slow_float, SG_S_TANH, 1);
+        return 0;
     }
 }
 

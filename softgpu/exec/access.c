@@ -1,5 +1,5 @@
 /* Accesses to memory, one lane at a time, where no lane loop does them: generic addresses, local and parameter memory,
- * atomics, asynchronous copies. Checks of bounds and alignment, and races between blocks.
+ * atomics. Checks of bounds and alignment, and races between blocks.
  *
  * The bits of a generic address from 56 up name the window (state/code.h); 0 is global memory, which includes module
  * variables of the const space.
@@ -429,44 +429,6 @@ const struct sg_op *sg_store_slow(struct sg_warp *w, const struct sg_op *op)
             unsigned l = (unsigned)__builtin_ctz(m);
             access_get(w, op->size, ref, l, at[l] + e * op->size);
         }
-    }
-    return op + 1;
-}
-
-/* cp.async: `size` bytes from global memory (address: ref b, 64 bits, plus ext[x + 1]) to shared memory (address a), at
- * once. ext[x]: ref of the number of bytes to read, the rest are zero; UINT32_MAX: all. */
-const struct sg_op *sg_cp_async(struct sg_warp *w, const struct sg_op *op)
-{
-    const uint32_t *ext = w->code->ext + op->x;
-    struct sg_op from = *op;
-    from.space = PTX_GLOBAL;
-    for (uint32_t m = w->mask; m; m &= m - 1) {
-        unsigned l = (unsigned)__builtin_ctz(m);
-        uint64_t ad[SG_LANES];
-        uint8_t *to = sg_resolve(w, op, l, sg_address(w, op, l), op->size, true);
-        if (!to)
-            return NULL;
-        uint32_t n = ext[0] == UINT32_MAX ? op->size : SG_P(uint32_t, ext[0])[l];
-        if (n > op->size)
-            n = op->size;
-        ad[l] = SG_P(uint64_t, op->b)[l] + (uint64_t)(int64_t)(int32_t)ext[1];
-        if (n) {
-            /* `n` bytes are read, but the address is aligned to the whole size */
-            uint8_t *p = ad[l] & (op->size - 1u) ? sg_resolve(w, &from, l, ad[l], op->size, false)
-                                                 : sg_resolve(w, &from, l, ad[l], n & (0u - n), false);
-            if (!p || !sg_find_range(w, op, ad[l], n)) {
-                sg_resolve(w, &from, l, ad[l], op->size, false);
-                return NULL;
-            }
-            if (w->wk->track)
-                sg_track_lanes(w, op, ad, 1u << l, n, SG_READ);
-            if (w->wk->check && !sg_check_copy(w, op, l, to, p, n))
-                return NULL;
-            memcpy(to, p, n);
-        }
-        if (w->wk->check && n < op->size && !sg_check_copy(w, op, l, to + n, NULL, op->size - n))
-            return NULL;
-        memset(to + n, 0, op->size - n);
     }
     return op + 1;
 }

@@ -7,6 +7,15 @@
 
 /* ---- isa.c, lanes-v1.c, lanes-v3.c, lanes-v4.c ------------------------------------------------------------------- */
 extern const sg_fn sg_lanes_v1[SG_H_COUNT], sg_lanes_v3[SG_H_COUNT], sg_lanes_v4[SG_H_COUNT];
+struct sg_lines { /* a matrix in memory: bytes from a row to the next one, from a column, of an element */
+    uint8_t *base;
+    uint32_t row, col, size;
+};
+/* The elements of a register lie beside each other. */
+static inline bool sg_lines_beside(const struct sg_fragment *f, const struct sg_lines *m)
+{
+    return f->per == 1 || (f->role == SG_MAT_B ? m->row : m->col) == m->size;
+}
 struct sg_products { /* matrix.inc, per instruction set; `lay` is what lay_f or lay_i make of B */
     void (*lay_f)(const struct sg_tiles *s, const uint32_t *const *b, void *lay);
     void (*lay_i)(const struct sg_tiles *s, const uint32_t *const *b, void *lay);
@@ -15,6 +24,10 @@ struct sg_products { /* matrix.inc, per instruction set; `lay` is what lay_f or 
     void (*product_d)(const struct sg_tiles *s, const uint64_t *const *a, const uint64_t *const *b, double *acc);
     void (*take_f)(bool half, unsigned tiles, const uint32_t *const *c, float *acc);
     void (*give_f)(bool half, unsigned tiles, const float *acc, uint32_t *const *d);
+    /* wmma.c: element i % per of register i / per, in bytes from the first element; all registers */
+    void (*offsets)(const struct sg_fragment *f, const struct sg_lines *m, unsigned i, uint32_t *off);
+    void (*fetch)(const struct sg_fragment *f, const struct sg_lines *m, void *const *reg);
+    void (*put)(const struct sg_fragment *f, const struct sg_lines *m, void *const *reg);
 };
 extern const struct sg_products sg_products_v1, sg_products_v3, sg_products_v4;
 const struct sg_products *sg_isa_products(void); /* those for this CPU */

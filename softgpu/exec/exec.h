@@ -76,6 +76,7 @@ sg_handler sg_prefetch; /* of a line into the L2 */
 
 /* ---- exact arithmetic, lane by lane: all types and rounding modes ------------------------------------------------ */
 sg_handler sg_slow_float; /* op->sub */
+sg_handler sg_sincos;     /* the same, for SG_S_SIN and SG_S_COS of f32 */
 enum sg_slow {
     SG_S_ADD,
     SG_S_SUB,

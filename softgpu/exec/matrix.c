@@ -1,4 +1,4 @@
-/* Matrices held by a warp: mma, wmma.mma, wmma.load/store, ldmatrix, stmatrix, movmatrix.
+/* Matrices held by a warp: mma, wmma.mma, ldmatrix, stmatrix, movmatrix (wmma.load and wmma.store: wmma.c).
  *
  * Fragments. A matrix of M x K (A), K x N (B) or M x N (C, D) lies in some registers of each of the 32 lanes. With g =
  * lane / 4, q = lane % 4, and E elements in a 32-bit register (32 / bits; 1 for tf32, f32, s32 and f64), element e of
@@ -246,14 +246,13 @@ static void mma_double(struct sg_warp *w, const struct sg_mma *s, const uint32_t
         row[r] = SG_P(uint64_t, ref[r]);
     for (unsigned r = 0; r < s->c.regs; r++)
         memcpy(acc + r * SG_LANES, SG_P(uint64_t, ref[s->at_c + r]), SG_LANES * sizeof *acc);
-    fesetround(host[s->rnd]);
+    if (s->rnd != SG_RN)
+        fesetround(host[s->rnd]);
     sg_isa_products()->product_d(&s->tiles, row + s->at_a, row + s->at_b, acc);
-    fesetround(FE_TONEAREST);
+    if (s->rnd != SG_RN)
+        fesetround(FE_TONEAREST);
     for (unsigned r = 0; r < s->d.regs; r++)
-        for (unsigned l = 0; l < SG_LANES; l++) {
-            double v = acc[r * SG_LANES + l];
-            SG_P(uint64_t, ref[r])[l] = v == v ? sg_bits64(v) : SG_NAN64;
-        }
+        memcpy(SG_P(uint64_t, ref[r]), acc + r * SG_LANES, SG_LANES * sizeof *acc);
 }
 
 /* m8n8k4 of f16. In a quad pair, lane t = 0 … 3 of its low half and 4 … 7 of its high half; element i of
@@ -329,59 +328,6 @@ const struct sg_op *sg_mma(struct sg_warp *w, const struct sg_op *op)
         mma_float(w, s, ref);
     return op + 1;
 }
-
-/* ---- wmma.load, wmma.store: c holds the stride (in elements, of which n make one here), x the number in code->mma
- * (its `d` is the fragment), ext[b …] the refs */
-static const struct sg_op *wmma_memory(struct sg_warp *w, const struct sg_op *op, bool write)
-{
-    if (!sg_whole_warp(w, op))
-        return NULL;
-    const struct sg_mma *s = &w->code->mma[op->x];
-    const struct sg_fragment *f = &s->d;
-    const uint32_t *ref = w->code->ext + op->b;
-    unsigned bytes = op->size;
-    uint64_t at[SG_LANES] = {0};
-    for (unsigned r = 0; r < f->regs; r++) {
-        uint64_t value[SG_LANES] = {0};
-        for (unsigned e = 0; e < f->per; e++) {
-            uint32_t global = 0;
-            uint8_t *host[SG_LANES];
-            for (unsigned l = 0; l < SG_LANES; l++) {
-                uint64_t stride =
-                    op->c == SG_NONE ? (s->by_column ? f->rows : f->cols) : SG_P(uint32_t, op->c)[l] / op->n;
-                unsigned index = f->at[(r * f->per + e) * SG_LANES + l], row = index / f->cols, col = index % f->cols;
-                at[l] = sg_address(w, op, l) + (s->by_column ? col * stride + row : row * stride + col) * bytes;
-                uint8_t *p = sg_resolve(w, op, l, at[l], bytes, write);
-                host[l] = p;
-                if (!p)
-                    return NULL;
-                if (op->space == PTX_GLOBAL || (op->space == PTX_GENERIC && !(at[l] >> SG_WINDOW_SHIFT)))
-                    global |= 1u << l;
-                if (write) {
-                    uint64_t v = bytes == 8 ? SG_P(uint64_t, ref[r])[l] : SG_P(uint32_t, ref[r])[l] >> (8 * bytes * e);
-                    memcpy(p, &v, bytes);
-                } else {
-                    uint64_t v = 0;
-                    memcpy(&v, p, bytes);
-                    value[l] |= v << 8 * bytes * e;
-                }
-            }
-            if (global && w->wk->track && r < s->copies)
-                sg_track_lanes(w, op, at, global, bytes, write ? SG_WRITE : SG_READ);
-            if (w->wk->check && r < s->copies &&
-                !sg_check_lanes(w, op, host, w->mask, bytes, write ? SG_WRITE : SG_READ, 0))
-                return NULL;
-        }
-        for (unsigned l = 0; !write && l < SG_LANES; l++)
-            if (bytes == 8)
-                SG_P(uint64_t, ref[r])[l] = value[l];
-            else
-                SG_P(uint32_t, ref[r])[l] = (uint32_t)value[l];
-    }
-    return op + 1;
-}
-const struct sg_op *sg_wmma_load(struct sg_warp *w, const struct sg_op *op) { return wmma_memory(w, op, false); }
-const struct sg_op *sg_wmma_store(struct sg_warp *w, const struct sg_op *op) { return wmma_memory(w, op, true); }
 
 /* ---- ldmatrix, stmatrix: n matrices of 8 x 8 of 16 bits; row i of matrix j is 16 bytes at the address of lane 8 * j +
  * i. Register j of a lane holds the elements (g, 2q) and (g, 2q + 1) of matrix j; with .trans (2q, g) and (2q + 1,

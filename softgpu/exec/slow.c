@@ -7,8 +7,7 @@
  * fesetround; operands and results pass through memory on either side of the call, so the compiler cannot move the
  * operation across it.
  *
- * Approximations (sin, cos, lg2, ex2, tanh, rsqrt …) are evaluated in double and rounded once to nearest; that is
- * inside the manual's error bounds, and the same on every CPU.
+ * Approximations (approx.h) of f32 are lane loops; here are the other types, and angles that are large.
  */
 #include "softgpu/exec/exec-priv.h"
 
@@ -16,6 +15,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "softgpu/exec/approx.h"
 #include "softgpu/exec/bits.h"
 
 /* ---- round to odd ------------------------------------------------------------------------------------------------ */
@@ -55,69 +55,17 @@ static double sqrt_odd(double a)
     return odd(s, fma(-s, s, a));
 }
 
-/* ---- approximations, in double ----------------------------------------------------------------------------------- */
-static double exp2_d(double x)
-{
-    x = x < -1070 ? -1070 : x > 1023 ? 1023 : x;
-    double n = floor(x + 0.5), y = (x - n) * 0x1.62e42fefa39efp-1, p = 1.0;
-    for (int k = 14; k > 0; k--)
-        p = 1.0 + p * y / k;
-    int e = (int)n;
-    return e < -1022 ? p * sg_double((uint64_t)(e + 1023 + 60) << 52) * 0x1p-60
-                     : p * sg_double((uint64_t)(e + 1023) << 52);
-}
-
-static double log2_d(double x) /* x > 0, normal in double */
-{
-    uint64_t u = sg_bits64(x);
-    int e = (int)(u >> 52) - 1023;
-    double m = sg_double((u & 0xFFFFFFFFFFFFFull) | 0x3FF0000000000000ull);
-    if (m > 0x1.6a09e667f3bcdp0) {
-        m *= 0.5;
-        e++;
-    }
-    double s = (m - 1) / (m + 1), z = s * s, p = 0;
-    for (int k = 21; k > 0; k -= 2)
-        p = p * z + 1.0 / k;
-    return e + 2 * s * p * 0x1.71547652b82fep0;
-}
-
-static double sincos_d(double x, bool cosine)
-{
-    if (fabs(x) > 1e6)
-        x = fmod(x, 0x1.921fb54442d18p2); /* fmod is exact */
-    double k = floor(x * 0x1.45f306dc9c883p-1 + 0.5);
-    double r = (x - k * 0x1.921fb544p0) - k * 0x1.0b4611a626331p-34, z = r * r;
-    long q = (long)k + cosine;
-    double s = r * (1 + z * (-1.0 / 6 + z * (1.0 / 120 + z * (-1.0 / 5040 + z * (1.0 / 362880 - z / 39916800)))));
-    double c = 1 + z * (-1.0 / 2 +
-                        z * (1.0 / 24 + z * (-1.0 / 720 + z * (1.0 / 40320 + z * (-1.0 / 3628800 + z / 479001600)))));
-    double v = q & 1 ? c : s;
-    return q & 2 ? -v : v;
-}
-
-static double tanh_d(double x)
-{
-    double a = fabs(x);
-    if (a > 20)
-        return x > 0 ? 1 : -1;
-    if (a < 1e-4)
-        return x * (1 - x * x / 3);
-    double e = exp2_d(2 * a * 0x1.71547652b82fep0), t = 1 - 2 / (e + 1);
-    return x < 0 ? -t : t;
-}
-
 static double approximate(unsigned kind, double x)
 {
     switch (kind) {
     case SG_S_RCP: return 1 / x;
     case SG_S_SQRT: return sqrt(x);
-    case SG_S_RSQRT: return x < 0 ? NAN : 1 / sqrt(x);
-    case SG_S_SIN: return x - x != 0 ? NAN : x == 0 ? x : sincos_d(x, false);
-    case SG_S_COS: return x - x != 0 ? NAN : sincos_d(x, true);
-    case SG_S_LG2: return x != x || x < 0 ? NAN : x == 0 ? -INFINITY : x - x != 0 ? x : log2_d(x);
-    case SG_S_EX2: return x != x ? x : x - x != 0 ? (x > 0 ? x : 0) : exp2_d(x);
-    default: return x != x || x == 0 ? x : tanh_d(x);
+    case SG_S_RSQRT: return sg_rsqrt_d(x);
+    case SG_S_SIN: return sg_sin_d(x);
+    case SG_S_COS: return sg_cos_d(x);
+    case SG_S_LG2: return sg_lg2_d(x);
+    case SG_S_EX2: return x != x ? x : x - x != 0 ? (x > 0 ? x : 0) : sg_exp2_d(x);
+    default: return sg_tanh_d(x);
     }
 }
 
@@ -202,19 +150,6 @@ uint64_t sg_slow_one(const struct sg_op *op, uint64_t a, uint64_t b, uint64_t c,
     return out;
 }
 
-/* div.approx and div.full: a / b; for 2^126 < |b| < 2^128 the quotient is 0 (§9.7.3.8), infinity over such b NaN. */
-static uint32_t div_approx(uint32_t a, uint32_t b, bool ftz, bool full)
-{
-    if (ftz)
-        a = sg_flush_bits(a), b = sg_flush_bits(b);
-    float x = sg_float(a), y = sg_float(b), m = fabsf(y);
-    float r = x / y;
-    if (!full && m > 0x1p126f && m - m == 0)
-        r = x - x != 0 ? NAN : copysignf(0, r);
-    uint32_t u = r != r ? SG_NAN32 : sg_bits(r);
-    return ftz ? sg_flush_bits(u) : u;
-}
-
 /* ---- f64: the CPU's own rounding --------------------------------------------------------------------------------- */
 static const int host_rounding[] = {
     [SG_RN] = FE_TONEAREST, [SG_RZ] = FE_TOWARDZERO, [SG_RM] = FE_DOWNWARD, [SG_RP] = FE_UPWARD};
@@ -274,13 +209,26 @@ const struct sg_op *sg_slow_float(struct sg_warp *w, const struct sg_op *op)
                 sg_slow_one(op, a >> 16, b >> 16, c >> 16, half) << 16;
         else if (t == PTX_F64)
             r = one64(op, a, b, c);
-        else if (op->sub == SG_S_DIV && op->imm)
-            r = div_approx((uint32_t)a, (uint32_t)b, op->rnd & SG_FTZ, op->imm == 2);
         else
             r = sg_slow_one(op, a, b, c, t);
         sg_put_lane(w, op->d, t, l, r);
     }
     return op + 1;
+}
+
+/* sin.approx and cos.approx of f32: the lane loop, which knows angles that need no fmod. Finite ones, too: a NaN fails
+ * the comparison. */
+const struct sg_op *sg_sincos(struct sg_warp *w, const struct sg_op *op)
+{
+    const float *a = SG_P(float, op->a);
+    bool small = true;
+    for (unsigned l = 0; l < SG_LANES; l++)
+        small &= fabsf(a[l]) <= SG_SMALL_ANGLE;
+    if (!small)
+        return sg_slow_float(w, op);
+    const bool ftz = op->rnd & SG_FTZ;
+    return sg_isa()[op->sub == SG_S_SIN ? (ftz ? SG_H_SIN_z32 : SG_H_SIN_f32) : (ftz ? SG_H_COS_z32 : SG_H_COS_f32)](
+        w, op);
 }
 
 const struct sg_op *sg_testp(struct sg_warp *w, const struct sg_op *op)
