@@ -315,10 +315,10 @@ static bool line_complete(const struct compare *x, unsigned group, uint32_t line
 static bool divides_integers(const struct side *s, uint32_t k)
 {
     const struct sass_inst *i = &s->c.inst[k];
-    bool fits = sass_is(i, "I2F") || sass_is(i, "MUFU") || sass_is(i, "F2I");
+    bool fits = machine_is(i, "I2F") || machine_is(i, "MUFU") || machine_is(i, "F2I");
     for (uint32_t u = s->first[k]; u < s->first[k + 1] && fits; u++)
-        fits = sass_is(i, "MUFU") ? s->use[u].kind == FROM_FLOAT && sass_is(&s->c.inst[s->use[u].value], "I2F")
-                                  : s->use[u].kind != FROM_FLOAT;
+        fits = machine_is(i, "MUFU") ? s->use[u].kind == FROM_FLOAT && machine_is(&s->c.inst[s->use[u].value], "I2F")
+                                     : s->use[u].kind != FROM_FLOAT;
     struct dt_str text = {0};
     sass_print(i, &text);
     fits = fits && text.s &&
@@ -385,7 +385,7 @@ static void count_signs(const struct compare *x, const struct side *like, uint32
 /* Does it convert an integer, which may have become a constant? Who uses it is asked for a constant at his own line. */
 static bool converts(const struct side *s, uint32_t k)
 {
-    bool whole_number = sass_is(&s->c.inst[k], "I2F") || sass_is(&s->c.inst[k], "I2FP");
+    bool whole_number = machine_is(&s->c.inst[k], "I2F") || machine_is(&s->c.inst[k], "I2FP");
     for (uint32_t u = s->first[k]; u < s->first[k + 1] && whole_number; u++)
         whole_number = s->use[u].kind == FROM_ELSEWHERE;
     return whole_number;

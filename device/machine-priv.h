@@ -2,6 +2,8 @@
 #ifndef DT_DEVICE_MACHINE_PRIV_H
 #define DT_DEVICE_MACHINE_PRIV_H
 
+#include <string.h>
+
 #include "device/machine.h"
 
 #define CODE_NONE UINT32_MAX
@@ -89,6 +91,7 @@ int code_blocks(const struct code *c, const struct dev_line *line, uint32_t nlin
 struct use { /* one origin of one operand */
     uint32_t inst;
     uint8_t slot, kind, half, sign; /* sign: 1 negated, 2 absolute value */
+    uint8_t lane;                   /* of an instruction that is two operations: which of them */
     uint32_t value;
     uint64_t key, loose; /* loose: as if it came from elsewhere */
     uint64_t folded;     /* of a converted integer, or a constant that may be one: as if it were any; else 0 */
@@ -113,6 +116,12 @@ static inline uint64_t machine_mix(uint64_t h, uint64_t v)
     h = (h ^ (h >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
     h = (h ^ (h >> 27)) * UINT64_C(0x94D049BB133111EB);
     return h ^ (h >> 31);
+}
+
+/* Is it that instruction, of a lane or (U…) of the whole warp? */
+static inline bool machine_is(const struct sass_inst *i, const char *name)
+{
+    return i->op && (!strcmp(i->op->name, name) || (i->op->name[0] == 'U' && !strcmp(i->op->name + 1, name)));
 }
 
 /* Shapes, uses, lines. 0, an error, or 1 and `why`: something is not known. Pair with side_done in every case. */

@@ -45,15 +45,17 @@ enum sass_class {
     SASS_BRANCH,
     SASS_RETURN,
     SASS_EXIT,
-    SASS_JUMP
+    SASS_JUMP,
+    SASS_NAMED /* known by name alone: code that has it is refused */
 };
 enum sass_kind { SASS_NONE, SASS_REG, SASS_UREG, SASS_IMM, SASS_CONST };
 #define SASS_RZ 255
-#define SASS_URZ 63
+#define SASS_URZ 255 /* of Turing to Hopper 63 in the instruction */
 #define SASS_PT 7
 
 struct sass_op {
     uint16_t code; /* bits 0-8; 9-11 say where the operands are */
+    uint8_t since; /* which generations: sass-ops.def */
     const char *name;
     uint8_t cls;
     const char *dst, *src, *mods;
@@ -62,42 +64,49 @@ struct sass_op {
 struct sass_opnd {
     uint8_t kind, width; /* in registers of 32 bits */
     bool neg, abs;
-    uint8_t swizzle; /* of halves: 0 H1_H0, 1 F32, 2 H0_H0, 3 H1_H1 */
+    uint8_t swizzle; /* of halves: 0 H1_H0, 1 F32, 2 H0_H0, 3 H1_H1; of pairs: 0 both, 1 turned round, 2 one twice */
+    bool upper_neg;  /* of pairs: the upper one's sign is turned once more */
     uint8_t bank;
     uint16_t reg;
-    uint32_t value; /* IMM: bits; CONST: offset */
+    uint32_t value, upper; /* IMM: bits, of 64 the upper 32 apart; CONST: offset */
 };
 
 struct sass_inst {
     uint64_t lo, hi;
+    uint8_t sm;
     const struct sass_op *op; /* NULL: not in the table */
     uint8_t guard;            /* predicate, SASS_PT: always */
     bool guard_not;
     uint8_t dst_kind, dst, dst_width; /* REG or UREG; NONE */
+    uint8_t more, more_width;         /* registers of a second place */
     uint8_t nsrc;
     uint8_t pwrite[2]; /* predicates written, SASS_PT: none */
     struct sass_opnd src[4];
     uint64_t mods[2]; /* what is no operand, sign, guard or predicate: how it computes; bits in place */
 };
 
-/* "sm_75" "sm_80" "sm_86" "sm_89" "sm_90" "sm_90a" are known. */
+/* Turing to Hopper ("sm_75" to "sm_90a") and Blackwell ("sm_100", "sm_103", "sm_120", "sm_121" and their kinds). */
 bool sass_knows(unsigned sm);
-/* False: the opcode is not in the table; ret->op is NULL then. */
-bool sass_decode(const uint64_t word[2], struct sass_inst *ret);
+/* False: the table does not have it for that architecture; ret->op is NULL then. */
+bool sass_decode(const uint64_t word[2], unsigned sm, struct sass_inst *ret);
 /* As a disassembler has it, for people and for tests: of a float instruction everything but reuse; immediates as
  * bits. */
 void sass_print(const struct sass_inst *i, struct dt_str *out);
 /* Where a branch or call at `at` (bytes from the section's start) goes. */
 uint64_t sass_target(const struct sass_inst *i, uint64_t at, unsigned sm);
 bool sass_is(const struct sass_inst *i, const char *name);
+/* Two operations of 32 bits in one instruction: FADD2, FMUL2, FFMA2. */
+bool sass_pairs(const struct sass_inst *i);
 
 /* ---- what the scheduler is told, and which part of an SM does it (sass-control.c, sass-pipes.def) ---------------- */
 enum sass_pipe {
 #define PIPE(id, ...) SASS_PIPE_##id,
 #define U(...)
+#define V(...)
 #include "device/sass-pipes.def"
 #undef PIPE
 #undef U
+#undef V
     SASS_PIPES
 };
 enum sass_way { /* how a result is waited for: stalls; else a barrier, and what its time depends on */

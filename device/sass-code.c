@@ -22,8 +22,18 @@ static bool ends(const struct sass_inst *i)
     return i->op->cls == SASS_BRANCH || i->op->cls == SASS_EXIT || i->op->cls == SASS_RETURN;
 }
 
-/* Does a branch depend on more than its guard? bits 87-90: a predicate as an operand */
-static bool sure(const struct sass_inst *i) { return sass_always(i) && (i->hi >> 23 & 15) == SASS_PT; }
+/* Does it depend on more than its guard? bits 87-90: a predicate as an operand; 91: one that is uniform (BRA.U), or a
+ * uniform register (BRA.DIV) */
+static bool sure(const struct sass_inst *i)
+{
+    return sass_always(i) && (i->hi >> 23 & 15) == SASS_PT && !(i->hi >> 27 & 1);
+}
+
+/* To an address in a register. */
+static bool indirect(const struct sass_inst *i)
+{
+    return i->op->cls == SASS_JUMP || (i->op->code == 0x144 && (i->lo >> 9 & 7) != 4);
+}
 
 struct load {
     struct elf_file f;
@@ -58,8 +68,10 @@ static int load_text(struct code *c, struct load *l, unsigned section, struct dt
         struct sass_inst *i = &c->inst[first + k];
         uint64_t word[2], to = CODE_NONE;
         memcpy(word, text.p + (size_t)k * 16, 16);
-        if (!sass_decode(word, i) || i->op->cls == SASS_JUMP) {
-            dt_str_add(why, "an instruction that the reader of machine code does not know: ");
+        if (!sass_decode(word, c->sm, i) || indirect(i) || i->op->cls == SASS_NAMED) {
+            dt_str_add(why, i->op && i->op->cls == SASS_NAMED
+                                ? "an instruction whose arithmetic the reader of machine code does not follow: "
+                                : "an instruction that the reader of machine code does not know: ");
             sass_print(i, why);
             return 1;
         }
@@ -79,7 +91,7 @@ static int load_text(struct code *c, struct load *l, unsigned section, struct dt
 /* A function of the driver's (__assertfail, vprintf, malloc): what it returns is no float's result. */
 static void outside(struct sass_inst *i)
 {
-    static const struct sass_op op = {0x143, "CALL.ABS", SASS_OTHER, "-P", "", ""};
+    static const struct sass_op op = {0x143, 0, "CALL.ABS", SASS_OTHER, "-P", "", ""};
     i->op = &op;
     i->dst_kind = SASS_REG;
     i->dst = 4;
@@ -142,7 +154,7 @@ static bool returns(const struct code *c, uint32_t at, uint8_t *mark, uint32_t *
 /* CALLs that are branches become such. */
 static int far_branches(struct code *c)
 {
-    static const struct sass_op branch = {0x144, "CALL.REL", SASS_BRANCH, "-P", "", ""};
+    static const struct sass_op branch = {0x144, 0, "CALL.REL", SASS_BRANCH, "-P", "", ""};
     /* known: 1 returns, 2 does not */
     dt_free_ uint8_t *mark = dt_calloc((size_t)c->n + 1, 1), *known = dt_calloc((size_t)c->n + 1, 1);
     dt_free_ uint32_t *stack = dt_calloc(2 * (size_t)c->n + 2, sizeof *stack);

@@ -126,15 +126,17 @@ static bool zero(const struct sass_opnd *o)
     return (o->kind == SASS_REG && o->reg == SASS_RZ) || (o->kind == SASS_IMM && !o->value);
 }
 
-/* The search goes on at operand o of the move at instruction k. */
-static void through(struct search *s, const struct item *i, uint32_t k, const struct sass_opnd *o)
+/* The search goes on at operand o of the move at instruction k; `upper`: of 64 bits, at their upper half. */
+static void through(struct search *s, const struct item *i, uint32_t k, const struct sass_opnd *o, bool upper)
 {
     struct item next = *i;
     const struct sass_inst *m = &s->c->inst[k];
     next.neg = i->neg ^ (i->abs ? 0 : o->neg);
     next.abs = i->abs || o->abs;
-    if (o->kind == SASS_IMM || zero(o) || (o->kind == SASS_UREG && o->reg == SASS_URZ)) {
-        sass_flow_found(s, i, FROM_CONST, o->kind == SASS_IMM ? o->value : 0, o->neg, o->abs);
+    if (o->kind == SASS_IMM || (o->kind == SASS_REG && o->reg == SASS_RZ) ||
+        (o->kind == SASS_UREG && o->reg == SASS_URZ)) {
+        uint32_t v = o->kind != SASS_IMM ? 0 : upper ? o->upper : o->value;
+        sass_flow_found(s, i, FROM_CONST, v, o->neg, o->abs);
     } else if (o->kind == SASS_CONST && o->bank == 2 && o->reg == SASS_URZ && o->value + 4 <= s->c->nbank2) {
         uint32_t v;
         memcpy(&v, s->c->bank2 + o->value, 4);
@@ -143,7 +145,7 @@ static void through(struct search *s, const struct item *i, uint32_t k, const st
         sass_flow_found(s, i, FROM_ELSEWHERE, 0, false, false);
     } else {
         next.uniform = o->kind == SASS_UREG;
-        next.reg = o->reg;
+        next.reg = o->reg + upper;
         next.b = s->c->block_of[k];
         next.at = k;
         next.known = (uint8_t)(m->dst_kind == SASS_UREG && m->guard != SASS_PT ? ANY
@@ -166,18 +168,18 @@ static void defined(struct search *s, const struct item *i, uint32_t k)
         else
             sass_flow_found(s, i, FROM_FLOAT, k, false, false);
         break;
-    case SASS_MOVE: through(s, i, k, &o[0]); break;
+    case SASS_MOVE: through(s, i, k, &o[0], i->reg > d->dst); break;
     case SASS_SELECT:
         if (d->hi >> 16 & 1) { /* FSEL.FTZ computes */
             sass_flow_found(s, i, FROM_FLOAT, k, false, false);
         } else {
-            through(s, i, k, &o[0]);
-            through(s, i, k, &o[1]);
+            through(s, i, k, &o[0], i->reg > d->dst);
+            through(s, i, k, &o[1], i->reg > d->dst);
         }
         break;
     case SASS_IMAD:
         if (d->nsrc == 3 && zero(&o[0]) && zero(&o[1]))
-            through(s, i, k, &o[2]);
+            through(s, i, k, &o[2], false);
         else
             sass_flow_found(s, i, FROM_ELSEWHERE, 0, false, false);
         break;
@@ -193,7 +195,8 @@ static void defined(struct search *s, const struct item *i, uint32_t k)
 
 static bool writes(const struct sass_inst *d, const struct item *i)
 {
-    return d->dst_kind == (i->uniform ? SASS_UREG : SASS_REG) && i->reg >= d->dst && i->reg < d->dst + d->dst_width;
+    return (d->dst_kind == (i->uniform ? SASS_UREG : SASS_REG) && i->reg >= d->dst && i->reg < d->dst + d->dst_width) ||
+           (!i->uniform && i->reg >= d->more && i->reg < d->more + d->more_width);
 }
 
 /* The context of a search that goes into a subroutine by CALL k. CODE_NONE: too deep, or memory is out. */

@@ -1,4 +1,4 @@
-/* Machine code read: 128 bits an instruction, as all NVIDIA GPUs from Volta to Hopper have it.
+/* Machine code read: 128 bits an instruction, as all NVIDIA GPUs from Volta to Blackwell have it.
  *
  *   0-8 opcode   9-11 form   12-15 guard   16-23 destination   24-31 first source   32-63 second: register, immediate
  *                                                              or constant bank, by form
@@ -13,6 +13,10 @@
  * they read and how their modifiers are named. All bits that are no operand, sign or predicate are kept as `mods`,
  * named or not: two instructions are the same operation only if all of these bits are equal.
  *
+ * Blackwell (sm_100, sm_120 and their kin) has the same layout. Uniform registers have 8 bits there instead of 6, some
+ * opcodes are other instructions (0x035, 0x049), and a pair of 32-bit operations may be one instruction (FFMA2), each
+ * operand of which is two registers, these turned round, or one for both, and whose upper half may have another sign.
+ *
  * What it does not do: other generations, reuse flags, addresses.
  */
 #include "device/machine.h"
@@ -21,27 +25,49 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { EVERY, OLDER, BLACKWELL };
 static const struct sass_op ops[] = {
-#define S(code, name, cls, dst, src, mods) {code, name, cls, dst, src, mods},
+#define S(code, name, cls, dst, src, mods) {code, EVERY, name, cls, dst, src, mods},
+#define O(code, name, cls, dst, src, mods) {code, OLDER, name, cls, dst, src, mods},
+#define B(code, name, cls, dst, src, mods) {code, BLACKWELL, name, cls, dst, src, mods},
 #include "device/sass-ops.def"
 #undef S
+#undef O
+#undef B
 };
 
-static const struct sass_op *sass_find(unsigned code)
+static bool blackwell(unsigned sm) { return sm >= 100; }
+
+static const struct sass_op *sass_find(unsigned code, unsigned sm)
 {
     for (size_t k = 0; k < sizeof ops / sizeof ops[0]; k++)
-        if (ops[k].code == code)
+        if (ops[k].code == code && ops[k].since != (blackwell(sm) ? OLDER : BLACKWELL))
             return &ops[k];
     return NULL;
 }
 
-bool sass_knows(unsigned sm) { return sm == 75 || sm == 80 || sm == 86 || sm == 87 || sm == 89 || sm == 90; }
+bool sass_knows(unsigned sm)
+{
+    return sm == 75 || sm == 80 || sm == 86 || sm == 87 || sm == 89 || sm == 90 || sm == 100 || sm == 103 ||
+           sm == 120 || sm == 121;
+}
 
 static unsigned bits(const struct sass_inst *i, unsigned at, unsigned n)
 {
     uint64_t v = at >= 64 ? i->hi >> (at - 64) : at ? i->lo >> at | i->hi << (64 - at) : i->lo;
     return (unsigned)(v & ((UINT64_C(1) << n) - 1));
 }
+
+/* A uniform register that is named at bit `at`. */
+static uint16_t uniform_at(const struct sass_inst *i, unsigned at)
+{
+    unsigned r = bits(i, at, blackwell(i->sm) ? 8 : 6);
+    return !blackwell(i->sm) && r == 63 ? SASS_URZ : (uint16_t)r;
+}
+
+static bool uniform(const struct sass_inst *i) { return i->op->name[0] == 'U'; }
+
+bool sass_pairs(const struct sass_inst *i) { return i->op && i->op->src[0] == 'X'; }
 
 static void sass_forget(uint64_t mask[2], unsigned at, unsigned n)
 {
@@ -69,13 +95,17 @@ static void sass_operand(const struct sass_inst *i, unsigned at, bool half, unsi
         o->kind = SASS_CONST;
         o->value = bits(i, 40, 14) * 4;
         o->bank = (uint8_t)bits(i, 54, 5);
-        o->reg = bits(i, 91, 1) ? (uint16_t)bits(i, 32, 6) : SASS_URZ;
+        o->reg = bits(i, 91, 1) ? uniform_at(i, 32) : SASS_URZ;
         sass_forget(mask, 32, 27);
     } else if (at == 32 && form >= 6) {
         o->kind = SASS_UREG;
-        o->reg = (uint16_t)bits(i, 32, 6);
+        o->reg = uniform_at(i, 32);
         sass_forget(mask, 32, 8);
     } else {
+        if (uniform(i)) {
+            o->kind = SASS_UREG;
+            o->reg = uniform_at(i, at);
+        }
         sass_forget(mask, at, 8);
     }
     if (at == 32)
@@ -100,12 +130,17 @@ static unsigned sass_place(char letter, unsigned form)
     case 'a':
     case 'R':
     case 'H':
+    case 'X':
+    case 'x':
     case 'm': return 24;
     case 'b':
     case 'T':
+    case 'Y':
+    case 'y':
     case 'J': return third ? 64 : 32;
     case 'c':
     case 'V':
+    case 'Z':
     case 'K':
     case 'o': return third ? 32 : 64;
     case 'C':
@@ -113,6 +148,19 @@ static unsigned sass_place(char letter, unsigned form)
     case 'g': return 24;
     default: return 32;
     }
+}
+
+/* What a pair's operand takes of its two registers. The sign of a product's upper half alone stays a modifier. */
+static void pair_operand(const struct sass_inst *i, char letter, uint64_t mask[2], struct sass_opnd *o)
+{
+    unsigned at = letter == 'X' ? 81 : letter == 'Y' || letter == 'Q' ? 87 : 84;
+    o->swizzle = (uint8_t)bits(i, at, 2);
+    o->width = o->swizzle == 2 ? 1 : 2;
+    sass_forget(mask, at, 2);
+    bool product = i->op->code != 0x04b && at != 84;
+    o->upper_neg = at != 87 && bits(i, at + 2, 1);
+    if (at != 87 && !product)
+        sass_forget(mask, at + 2, 1);
 }
 
 /* Registers of operand k of an HMMA: m16n8k8 and k16 of halves, k4 and k8 of TF32. */
@@ -135,13 +183,41 @@ static unsigned gmma_width(const struct sass_inst *i)
 
 static unsigned size_of(unsigned code) { return code == 5 ? 2 : code == 6 ? 4 : 1; }
 
+/* Is it a MOV.64, UMOV.64, SEL.64? */
+static bool moves_two(const struct sass_inst *i)
+{
+    return blackwell(i->sm) && (bits(i, 9, 3) == 2 || (i->op->cls == SASS_MOVE && bits(i, 80, 1)));
+}
+
+/* Registers of an atomic's value: by size (73-75), and of floats by type (76, too). */
+static unsigned atomic_width(const struct sass_inst *i)
+{
+    static const uint8_t floats[16] = {[1] = 2, [2] = 4, [4] = 2, [5] = 4, [10] = 2, [11] = 4, [15] = 2};
+    unsigned size = bits(i, 73, 3), w = floats[bits(i, 73, 4)];
+    if (i->sm < 90) /* one opcode for both: 6 is f64, 4 two halves */
+        return size == 2 || size == 5 || size == 6 ? 2 : 1;
+    if (i->op->cls == SASS_ATOMIC)
+        return w ? w : 1;
+    return size == 2 || size == 5 ? 2 : size == 4 ? 4 : 1;
+}
+
+static unsigned ones(unsigned v) { return v ? (v & 1) + ones(v >> 1) : 0; }
+
+/* A load of 256 bits: its registers at bit 16, and those at bit 64. A mask of the eight says how many each. */
+static unsigned wide_load(struct sass_inst *i)
+{
+    i->more = (uint8_t)bits(i, 64, 8);
+    i->more_width = i->more == SASS_RZ ? 0 : (uint8_t)ones(bits(i, 61, 3) | bits(i, 72, 1) << 3);
+    return ones(bits(i, 57, 4));
+}
+
 static void destination(struct sass_inst *i, uint64_t mask[2])
 {
     const char *d = i->op->dst;
     unsigned size = bits(i, 73, 3), width = 1;
-    bool uniform = strchr("uvn", *d) && *d;
-    i->dst_kind = *d == '-' ? SASS_NONE : uniform ? SASS_UREG : SASS_REG;
-    i->dst = (uint8_t)bits(i, 16, uniform ? 6 : 8);
+    bool to_uniform = strchr("uvnwz", *d) && *d;
+    i->dst_kind = *d == '-' ? SASS_NONE : to_uniform ? SASS_UREG : SASS_REG;
+    i->dst = (uint8_t)(to_uniform ? uniform_at(i, 16) : bits(i, 16, 8));
     switch (*d) {
     case 'd':
     case 'v': width = 2; break;
@@ -153,11 +229,21 @@ static void destination(struct sass_inst *i, uint64_t mask[2])
     case 'l': width = 1U << bits(i, 72, 2); break;
     case 'c': width = bits(i, 75, 2) == 3 ? 2 : 1; break;
     case 's': width = bits(i, 80, 1) ? 2 : 1; break;
+    case 'w':
+    case 'W': width = moves_two(i) ? 2 : 1; break;
+    case 'L': width = wide_load(i); break;
     case 'y':
         width = 2;
-        i->dst_kind = bits(i, 70, 1) ? SASS_NONE : SASS_REG;
+        i->dst_kind = bits(i, 9, 3) == 2 ? SASS_NONE : SASS_REG;
         break;
-    case 'a': width = size == 2 || size == 5 ? 2 : 1; break;
+    case 'z':
+    case 'Z': width = bits(i, 74, 1) ? 2 : 1; break;
+    case 'D': width = bits(i, 73, 1) ? 2 : 1; break;
+    case 'a':
+        width = atomic_width(i);
+        if (i->op->code == 0x18d && bits(i, 9, 3) == 2) /* ATOMS.CAST says only whether it did */
+            i->dst_kind = SASS_NONE;
+        break;
     case 'g':
         width = gmma_width(i);
         sass_forget(mask, 84, 3); /* which barrier of the warp group it opens: scheduling */
@@ -170,11 +256,12 @@ static void destination(struct sass_inst *i, uint64_t mask[2])
     default: break;
     }
     i->dst_width = (uint8_t)width;
-    if (i->dst_kind == SASS_NONE || i->dst == (uniform ? SASS_URZ : SASS_RZ))
+    if (i->dst_kind == SASS_NONE || i->dst == (to_uniform ? SASS_URZ : SASS_RZ))
         i->dst_kind = SASS_NONE;
     sass_forget(mask, 16, 8);
     i->pwrite[0] = i->pwrite[1] = SASS_PT;
-    if ((d[1] == 'p' || d[1] == 'b') && (*d != 'y' || bits(i, 70, 1)))
+    bool none = (*d == 'y' || i->op->code == 0x18d) && bits(i, 9, 3) != 2;
+    if ((d[1] == 'p' || d[1] == 'b') && !none)
         i->pwrite[0] = (uint8_t)bits(i, 81, 3);
     if (d[1] == 'b')
         i->pwrite[1] = (uint8_t)bits(i, 84, 3);
@@ -182,9 +269,9 @@ static void destination(struct sass_inst *i, uint64_t mask[2])
         sass_forget(mask, 81, d[1] == 'b' ? 6 : 3);
 }
 
-bool sass_decode(const uint64_t word[2], struct sass_inst *ret)
+bool sass_decode(const uint64_t word[2], unsigned sm, struct sass_inst *ret)
 {
-    struct sass_inst i = {.lo = word[0], .hi = word[1]};
+    struct sass_inst i = {.lo = word[0], .hi = word[1], .sm = (uint8_t)sm};
     uint64_t mask[2] = {~UINT64_C(0xffff), (UINT64_C(1) << 41) - 1};
     unsigned code = bits(&i, 0, 9), kind = bits(&i, 87, 4);
     if (code == 0x03e)
@@ -192,9 +279,19 @@ bool sass_decode(const uint64_t word[2], struct sass_inst *ret)
                : kind == 4       ? F2FP_FROM8_
                : bits(&i, 78, 1) ? F2FP_MERGE_
                                  : code;
+    if (blackwell(sm) && (code == 0x021 || code == 0x023) && bits(&i, 81, 1))
+        code |= 0x200;
+    if (blackwell(sm) && code == 0x0cc && bits(&i, 74, 1))
+        code = CREDUXF_;
+    bool odd = bits(&i, 81, 6) || (kind && kind != 9 && kind != 4) || (code == 0x03e && bits(&i, 64, 8) != SASS_RZ);
+    if (blackwell(sm) && (code & 0x1ff) == 0x03e && odd) /* to and from E8, E2M1 and the like */
+        code = F2FP_OTHER_;
     /* sparse matrices; a conversion that nobody has seen */
     bool other = (code == 0x03c && bits(&i, 73, 1)) || (code == 0x03e && kind);
-    i.op = other ? NULL : sass_find(code);
+    /* moves are followed: of 64 bits by these forms alone */
+    bool move = blackwell(sm) && (code == 0x002 || code == 0x007 || code == 0x082 || code == 0x087);
+    other |= move && !(1U << bits(&i, 9, 3) & (1U << 1 | 1U << 2 | 1U << 4 | 1U << 6));
+    i.op = other ? NULL : sass_find(code, sm);
     i.guard = (uint8_t)bits(&i, 12, 3);
     i.guard_not = bits(&i, 15, 1);
     if (i.op) {
@@ -209,21 +306,28 @@ bool sass_decode(const uint64_t word[2], struct sass_inst *ret)
             if (*s == 'g' && form != 6) /* a descriptor */
                 continue;
             bool half = strchr("HIJKE", *s) != NULL;
-            unsigned width = strchr("RSTV", *s)  ? 2
-                             : *s == 'A'         ? (bits(&i, 84, 2) == 3 ? 2 : 1)
-                             : strchr("mno", *s) ? mma_width(&i, *s)
-                             : *s == 'g'         ? 4
-                             : *s == 'G'         ? gmma_width(&i)
-                                                 : 1;
+            unsigned width = i.op->cls == SASS_ATOMIC ? atomic_width(&i)
+                             : strchr("RSTV", *s)     ? 2
+                             : *s == 'A'              ? (bits(&i, 84, 2) == 3 ? 2 : 1)
+                             : strchr("mno", *s)      ? mma_width(&i, *s)
+                             : *s == 'g'              ? 4
+                             : *s == 'G'              ? gmma_width(&i)
+                                                      : 1;
             if (i.op->code == 0x03f && *s == 'V')
                 width = 4;
-            if (at == 24 && *i.op->dst == 'u' && i.op->code == 0x087) { /* USEL */
-                i.src[i.nsrc++] = (struct sass_opnd){.kind = SASS_UREG, .width = 1, .reg = (uint16_t)bits(&i, 24, 6)};
-                continue;
-            }
             sass_operand(&i, at, half, width, strchr("CgG", *s) != NULL, mask, &i.src[i.nsrc]);
-            if ((*i.op->dst == 'u') && at == 32 && form == 1 && i.src[i.nsrc].kind == SASS_REG)
-                i.src[i.nsrc].kind = SASS_UREG;
+            if (sass_pairs(&i))
+                pair_operand(&i, *s, mask, &i.src[i.nsrc]);
+            if (*s == 'x' || *s == 'y') {
+                i.src[i.nsrc].swizzle = bits(&i, *s == 'x' ? 83 : 84, 1) ? 3 : 0;
+                sass_forget(mask, *s == 'x' ? 83 : 84, 1);
+            }
+            if (i.op->cls == SASS_MOVE && blackwell(sm) && form == 2) { /* 64 bits from 24 on */
+                i.src[0].value = (uint32_t)(i.lo >> 24);
+                i.src[0].upper = (uint32_t)(i.lo >> 56 | i.hi << 8);
+            } else if (i.op->cls == SASS_SELECT && blackwell(sm) && form == 2 && at == 32) { /* with its sign at 64 */
+                i.src[1].upper = i.hi & 1 ? UINT32_MAX : 0;
+            }
             i.nsrc++;
         }
         i.mods[0] = i.lo & mask[0];
@@ -276,7 +380,8 @@ static void print_mods(const struct sass_inst *i, struct dt_str *out)
 static void print_operand(const struct sass_opnd *o, char letter, bool bytes, struct dt_str *out)
 {
     static const char *const half[] = {"", ".F32", ".H0_H0", ".H1_H1"}, *const byte[] = {"", ".B1", ".B2", ".B3"},
-                             *const word[] = {"", ".H1", ".?", ".?"};
+                             *const word[] = {"", ".H1", ".?", ".?"},
+                             *const pair[] = {".F32x2.HI_LO", ".F32x2.LO_HI", ".F32", ".?"};
     dt_str_add(out, o->neg ? "-" : "");
     dt_str_add(out, o->abs ? "|" : "");
     if (o->kind == SASS_REG && o->reg == SASS_RZ)
@@ -294,7 +399,12 @@ static void print_operand(const struct sass_opnd *o, char letter, bool bytes, st
     else
         dt_str_addf(out, "0x%08x", o->value);
     dt_str_add(out, o->abs ? "|" : "");
-    if (o->kind != SASS_IMM && o->swizzle)
+    if (letter == 'x' || letter == 'y') {
+        dt_str_add(out, o->swizzle ? ".H1" : "");
+    } else if (letter && strchr("XYZWQ", letter)) {
+        dt_str_add(out, o->kind == SASS_IMM ? "" : pair[o->swizzle]);
+        dt_str_add(out, o->upper_neg ? ".NP" : "");
+    } else if (o->kind != SASS_IMM && o->swizzle)
         dt_str_add(out, letter == 'E' ? (bytes ? byte : word)[o->swizzle] : half[o->swizzle]);
 }
 
@@ -323,9 +433,9 @@ void sass_print(const struct sass_inst *i, struct dt_str *out)
     if (i->op->cls == SASS_FLOAT || i->op->cls == SASS_SELECT)
         print_mods(i, out);
     if (i->op->dst[0] != '-') {
-        bool uniform = strchr("uvn", i->op->dst[0]) != NULL;
+        bool to_uniform = strchr("uvnwz", i->op->dst[0]) != NULL;
         dt_str_add(out, comma);
-        print_operand(&(struct sass_opnd){.kind = uniform ? SASS_UREG : SASS_REG, .reg = i->dst}, 0, false, out);
+        print_operand(&(struct sass_opnd){.kind = to_uniform ? SASS_UREG : SASS_REG, .reg = i->dst}, 0, false, out);
         comma = ", ";
     }
     if (i->op->dst[1] && i->op->cls == SASS_FLOAT)

@@ -17,9 +17,19 @@
 
 #define CODE_SETP(c) ((c) == 0x00b || (c) == 0x02a || (c) == 0x034)
 
+/* What one lane does. A pair's operation is that of the scalar instruction, twice; one of uniform registers is the same
+ * as in each lane. */
+static unsigned scalar_code(const struct sass_inst *i)
+{
+    unsigned c = i->op->code;
+    if (i->op->name[0] == 'U')
+        return c == 0x056 ? 0x020 : c == 0x05a ? 0x106 : c == 0x05c ? 0x105 : c == 0x05e ? 0x045 : c;
+    return !sass_pairs(i) ? c : c == 0x049 ? 0x023 : c == 0x04a ? 0x020 : 0x021;
+}
+
 static bool shapes_commutes(const struct sass_inst *i)
 {
-    switch (i->op->code) {
+    switch (scalar_code(i)) {
     case 0x009:
     case 0x020:
     case 0x021:
@@ -32,6 +42,7 @@ static bool shapes_commutes(const struct sass_inst *i)
     case 0x032:
     case 0x035:
     case 0x040:
+    case 0x076:
     case 0x03e: return true;
     default: return CODE_SETP(i->op->code);
     }
@@ -39,7 +50,7 @@ static bool shapes_commutes(const struct sass_inst *i)
 
 static bool is_product(const struct sass_inst *i)
 {
-    unsigned c = i->op->code;
+    unsigned c = scalar_code(i);
     if (machine_idle(i) < 2)
         return false;
     return c == 0x020 || c == 0x023 || c == 0x028 || c == 0x02b || c == 0x031 || c == 0x032 || c == 0x035;
@@ -105,7 +116,8 @@ static int use_new(struct side *s, struct use u)
 /* A constant with the signs that it has as an operand, and the half that is taken. */
 static uint32_t constant(const struct sass_inst *i, const struct sass_opnd *o, const struct origin *x)
 {
-    uint32_t v = x->value, sign = is_half(i) ? 0x80008000u : o->width == 2 && !x->half ? 0 : 0x80000000u;
+    bool low = o->width == 2 && !sass_pairs(i) && !x->half;
+    uint32_t v = x->value, sign = is_half(i) ? 0x80008000u : low ? 0 : 0x80000000u;
     if (is_half(i) && o->kind != SASS_IMM)
         v = o->swizzle == 2 ? (v & 0xffff) * 0x10001u : o->swizzle == 3 ? (v >> 16) * 0x10001u : v;
     v = x->abs ? v & ~sign : v;
@@ -124,27 +136,32 @@ static int operand_uses(struct side *s, uint32_t k, unsigned q)
     int r = 0;
     if (q == machine_idle(i))
         return 0;
-    uint8_t slot = (uint8_t)(shapes_commutes(i) && (q < 2 || machine_idle(i) < 2) ? 0 : q),
-            sign = (uint8_t)(o->neg | o->abs << 1);
+    bool any = q < 2 || machine_idle(i) < 2 || i->op->code == 0x076; /* of three, all may change places */
+    uint8_t slot = (uint8_t)(shapes_commutes(i) && any ? 0 : q), sign = (uint8_t)(o->neg | o->abs << 1);
     bool imm = o->kind == SASS_IMM || (o->kind == SASS_REG && o->reg == SASS_RZ) ||
                (o->kind == SASS_UREG && o->reg == SASS_URZ);
     bool bank = o->kind == SASS_CONST && o->bank == 2 && o->reg == SASS_URZ && o->value + 4u * o->width <= s->c.nbank2;
-    for (unsigned w = 0; w < o->width && !r; w++) {
+    bool pairs = sass_pairs(i);
+    for (unsigned w = 0; w < (pairs ? 2 : o->width) && !r; w++) {
+        unsigned which = !pairs ? w : o->swizzle == 2 ? 0 : o->swizzle == 1 ? 1 - w : w, half = pairs ? 0 : w;
+        uint8_t turned = pairs && w && o->upper_neg;
         from.n = 0;
-        one.half = (uint8_t)w;
+        one.half = (uint8_t)half;
         one.kind = imm || bank ? FROM_CONST : FROM_ELSEWHERE;
-        one.value = o->kind == SASS_IMM && w + 1 == o->width ? o->value : 0;
+        one.value = o->kind == SASS_IMM && w + 1 >= o->width ? o->value : 0;
         if (bank)
-            memcpy(&one.value, s->c.bank2 + o->value + 4 * w, 4);
+            memcpy(&one.value, s->c.bank2 + o->value + 4 * which, 4);
         bool direct = imm || o->kind == SASS_CONST;
         if (!direct)
-            r = code_origins(&s->c, k, o->kind == SASS_UREG, o->reg + w, w, &from);
+            r = code_origins(&s->c, k, o->kind == SASS_UREG, o->reg + which, half, &from);
         const struct origin *p = direct ? &one : from.p;
         for (uint32_t n = direct ? 1 : from.n; n-- && !r; p++) {
-            struct use u = {.inst = k, .slot = slot, .kind = p->kind, .half = p->half, .value = p->value, .sign = sign};
+            struct use u = {.inst = k, .slot = slot, .kind = p->kind, .half = p->half, .value = p->value};
+            u.sign = sign ^ turned;
+            u.lane = pairs && w;
             if (p->kind == FROM_CONST) {
                 u.value = constant(i, o, p);
-                u.sign = sign & 1;
+                u.sign &= 1;
             } else {
                 u.sign ^= o->abs ? 0 : p->neg;
                 u.sign |= p->abs << 1;
@@ -176,17 +193,18 @@ static unsigned settle_signs(struct side *s, uint32_t k)
 {
     const struct sass_inst *i = &s->c.inst[k];
     unsigned product = is_product(i) ? (unsigned)(i->src[0].neg ^ i->src[1].neg) : 0;
-    uint32_t tops = 0, others = 0;
-    struct use *top = NULL;
+    uint32_t tops[2] = {0}, others = 0;
+    struct use *top[2] = {NULL};
+    unsigned lanes = sass_pairs(i) ? 2 : 1;
     uint32_t flip = is_half(i) ? 0x80008000u : 0x80000000u;
     for (uint32_t u = s->first[k]; u < s->nuse; u++) {
         struct use *x = &s->use[u];
-        bool upper = i->nsrc && i->src[0].width == 2 ? x->half : true;
+        bool upper = i->nsrc && i->src[0].width == 2 && !sass_pairs(i) ? x->half : true;
         if (is_product(i) && x->slot == 0) {
             x->sign &= 2;
             if (x->kind == FROM_CONST && upper) {
-                top = x;
-                tops++;
+                top[x->lane] = x;
+                tops[x->lane]++;
             } else if (x->kind != FROM_CONST) {
                 others++;
             }
@@ -196,8 +214,9 @@ static unsigned settle_signs(struct side *s, uint32_t k)
             x->sign = 0;
         }
     }
-    if (product && tops == 1 && top) {
-        top->value ^= flip;
+    if (product && tops[0] == 1 && tops[lanes - 1] == 1 && top[0] && top[lanes - 1]) {
+        for (unsigned lane = 0; lane < lanes; lane++)
+            top[lane]->value ^= flip;
         product = 0;
     }
     return product;
@@ -206,8 +225,8 @@ static unsigned settle_signs(struct side *s, uint32_t k)
 static uint64_t shape_of(struct side *s, uint32_t k)
 {
     const struct sass_inst *i = &s->c.inst[k];
-    unsigned code = i->op->code;
-    uint64_t lo = i->mods[0], hi = i->mods[1],
+    unsigned code = scalar_code(i);
+    uint64_t lo = i->mods[0], hi = i->mods[1] | (i->op->code == 0x04a && sass_pairs(i) ? UINT64_C(4) << 20 : 0),
              h = machine_mix(1, machine_idle(i) < 2    ? 0x030
                                 : machine_idle(i) == 2 ? 0x032
                                 : code == 0x035        ? 0x031
@@ -222,7 +241,7 @@ static uint64_t shape_of(struct side *s, uint32_t k)
         /* and, or, xor with another predicate */
         hi &= code == 0x033 || code == 0x034 ? ~(UINT64_C(3) << 5) : ~(UINT64_C(3) << 10);
     }
-    if (code == 0x009 || code == 0x040) { /* which of the two, by a predicate that is always true */
+    if (code == 0x009 || code == 0x040 || code == 0x076) { /* which of the two, by a predicate that is always true */
         unsigned p = i->hi >> 23 & 15;
         h = machine_mix(h, (p & 7) == SASS_PT ? p : 0);
     }
@@ -230,7 +249,7 @@ static uint64_t shape_of(struct side *s, uint32_t k)
     return machine_mix(h, settle_signs(s, k));
 }
 
-static bool from_integer(const struct sass_inst *i) { return sass_is(i, "I2F") || sass_is(i, "I2FP"); }
+static bool from_integer(const struct sass_inst *i) { return machine_is(i, "I2F") || machine_is(i, "I2FP"); }
 
 static void key_uses(struct side *s, uint32_t k)
 {

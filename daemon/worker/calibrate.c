@@ -22,11 +22,9 @@
 static const struct {
     const char *model, *name;
     unsigned sms;
-} gpus[] = {{"a100", "NVIDIA A100-SXM4-80GB", 108},
-            {"h100", "NVIDIA H100 80GB HBM3", 132},
-            {"h200", "NVIDIA H200", 132},
-            {"l4", "NVIDIA L4", 58},
-            {"b200", "NVIDIA B200", 148}};
+} gpus[] = {{"a100", "NVIDIA A100-SXM4-80GB", 108}, {"h100", "NVIDIA H100 80GB HBM3", 132},
+            {"h200", "NVIDIA H200", 132},           {"l4", "NVIDIA L4", 58},
+            {"b200", "NVIDIA B200", 148},           {"rtx5090", "NVIDIA GeForce RTX 5090", 170}};
 
 static void calibrate_place(const struct dev_info *i, char *out, size_t n)
 {

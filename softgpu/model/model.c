@@ -26,12 +26,13 @@ enum {
 #define V(value, tag) value
 static const struct sg_model models[MODELS] = {
 #define MODEL(id_, name_) [M_##id_].id = #id_, [M_##id_].name = name_ " (modeled)",
-#define FIGURE(field, a, b, c, d, e)                                                                                   \
-    [M_a100].field = a, [M_h100].field = b, [M_h200].field = c, [M_l4].field = d, [M_b200].field = e,
+#define FIGURE(field, a, b, c, d, e, f)                                                                                \
+    [M_a100].field = a, [M_h100].field = b, [M_h200].field = c, [M_l4].field = d, [M_b200].field = e,                  \
+    [M_rtx5090].field = f,
 #include "softgpu/model/models.def"
 #define CELLS(field, v70, v75, v80, v86, v90, v100)                                                                    \
     [M_a100].k.field = v80, [M_l4].k.field = v86, [M_h100].k.field = v90, [M_h200].k.field = v90,                      \
-    [M_b200].k.field = v100,
+    [M_b200].k.field = v100, [M_rtx5090].k.field = v86,
 #define CONST(name, when, unit, tag, ...) CELLS(name, __VA_ARGS__)
 #define FIT(name, when, unit, low, high, families, ...) CELLS(name, __VA_ARGS__)
 #include "softgpu/constants.def"

@@ -167,8 +167,52 @@ def others(sm):
                     "red.global.add.noftz.bf16x2 [%l9],%r1;", "elect.sync %r3|%p2,-1;")
 
 
+def packed():
+    """Two floats in 64 bits: each operand two registers, these turned round, one for both, with one sign turned."""
+    for r in ROUND:
+        for f in FTZ:
+            yield from (f"{o}{r}{f}.f32x2 %l3,%l1,%l2;" for o in ("add", "sub", "mul"))
+            yield f"fma{r}{f}.f32x2 %l3,%l1,%l2,%l4;"
+    split = "mov.b64 {%f5,%f6},%l1;"
+    some = ("mov.b64 %l5,{%f6,%f5};", "mov.b64 %l5,{%f5,%f5};", "mov.b64 %l5,{%f6,%f6};", "mov.b64 %l5,{%f9,%f9};",
+            "mov.b64 %l5,{%f5,%f9};", "neg.f32 %f5,%f5;mov.b64 %l5,{%f5,%f6};",
+            "neg.f32 %f6,%f6;mov.b64 %l5,{%f5,%f6};", "neg.f32 %f5,%f5;mov.b64 %l5,{%f6,%f5};",
+            "neg.f32 %f5,%f5;neg.f32 %f6,%f6;mov.b64 %l5,{%f5,%f6};",
+            "abs.f32 %f5,%f5;abs.f32 %f6,%f6;mov.b64 %l5,{%f5,%f6};", "mov.b64 %l5,0x3F8000003F800000;",
+            "mov.b64 %l5,0x4000000040400000;")
+    for s in some:
+        yield from (split + s + o for o in ("add.rn.f32x2 %l3,%l5,%l2;", "add.rn.f32x2 %l3,%l2,%l5;",
+                                            "mul.rn.f32x2 %l3,%l5,%l2;", "mul.rn.f32x2 %l3,%l2,%l5;",
+                                            "fma.rn.f32x2 %l3,%l5,%l2,%l4;", "fma.rn.f32x2 %l3,%l2,%l5,%l4;",
+                                            "fma.rn.f32x2 %l3,%l2,%l4,%l5;"))
+
+
+def blackwell():
+    yield from packed()
+    for f in FTZ:
+        for n in ("", ".NaN"):
+            yield from (f"{o}{f}{n}{a}.f32 %f3,%f1,%f2,%f4;" for o in ("min", "max") for a in ("", ".abs"))
+    yield from (NEG_ABS.format("f32", "f") + f"{o}.f32 %f3,%f5,%f6,%f4;" for o in ("min", "max"))
+    for t in ("f16", "bf16"):
+        for r in ROUND:
+            for s in ("", ".sat"):
+                yield from (f"add{r}{s}.f32.{t} %f3,%h1,%f2;", f"sub{r}{s}.f32.{t} %f3,%h1,%f2;",
+                            f"fma{r}{s}.f32.{t} %f3,%h1,%h2,%f4;")
+    yield from ("neg.f32 %f5,%f2;add.rn.f32.f16 %f3,%h1,%f5;", "neg.f16 %h5,%h1;add.rn.f32.f16 %f3,%h5,%f2;",
+                "neg.f16 %h5,%h1;fma.rn.f32.f16 %f3,%h5,%h2,%f4;", "neg.f32 %f5,%f4;fma.rn.f32.bf16 %f3,%h1,%h2,%f5;")
+    yield from ("mov.b32 {%h5,%h6},%r1;add.rn.f32.f16 %f3,%h6,%f2;",
+                "mov.b32 {%h5,%h6},%r1;fma.rn.f32.bf16 %f3,%h6,%h5,%f2;")
+    load = "{%f3,%f5,%f6,%f7,%f8,%f10,%f11,%f12}"
+    add = "add.f32 %f3,%f3,%f12;add.f32 %f3,%f3,%f8;add.f32 %f3,%f3,%f7;add.f32 %f3,%f3,%f5;"
+    yield from (f"ld.global.v8.f32 {load},[%l9];" + add, "ld.global.v4.b64 {%l3,%l5,%l6,%l7},[%l9];add.s64 %l3,%l3,%l7;"
+                "add.s64 %l3,%l3,%l5;", "ld.global.v8.b32 {%r3,_,_,_,%r5,_,_,%r6},[%l9];add.s32 %r3,%r3,%r6;",
+                "st.global.v8.f32 [%l8],{%f1,%f2,%f4,%f1,%f2,%f4,%f1,%f2};")
+    yield from (f"{o}.{t} %r3,%r1,%r2;" for o in ("add", "min", "max") for t in ("u16x2", "s16x2"))
+
+
 def forms(sm):
-    return [*f32(), *f64(), *compare(sm), *halves(sm), *conversions(sm), *others(sm)]
+    return [*f32(), *f64(), *compare(sm), *halves(sm), *conversions(sm), *others(sm),
+            *(blackwell() if sm >= 100 else ())]
 
 
 ENTRY = """.visible .entry k{n}(.param .u64 a,.param .u64 o,.param .f32 pf,.param .f64 pd,.param .u32 n)
@@ -207,4 +251,5 @@ def body(n, form):
 def text(sm, some):
     entries = (ENTRY.format(n=n, body="\n".join(body(n + k, f) for k, f in enumerate(some[n:n + TOGETHER])))
                for n in range(0, len(some), TOGETHER))
-    return f".version 8.7\n.target sm_{sm}\n.address_size 64\n" + "".join(entries)
+    version = "8.7" if sm < 100 else "9.0"
+    return f".version {version}\n.target sm_{sm}\n.address_size 64\n" + "".join(entries)

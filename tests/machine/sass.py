@@ -1,7 +1,8 @@
 """The reader of machine code (device/sass.c) against nvdisasm: instruction by instruction, over PTX of every form of
 float instruction (forms.py) and the corpus' kernels, for every architecture that it claims. Each must be known by its
-name; of float instructions the whole text must be the same, of the others the register that is written, of branches
-where they lead.
+name; of float instructions the whole text must be the same, of branches where they lead. All registers and predicates
+that it writes, and those that float instructions read, must be those that nvdisasm draws (-plr). What is not
+understood must be refused by name (REFUSED), never read as something else.
 
   sass.py SASS-PRINT CORPUS CUDA-HOME
 
@@ -19,11 +20,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 from forms import forms, text
 
-FLOATS = set("FMNMX FSET FSETP FMUL FADD FFMA DMUL DADD DSETP DFMA HADD2 HFMA2 HMUL2 HSET2 HSETP2 F2FP F2IP I2FP "
-             "HMNMX2 FCHK F2F F2I I2F FRND MUFU HMMA DMMA FSEL".split())
-NO_REGISTER = set("ISETP UISETP FSETP DSETP HSETP2 FCHK RET PLOP3 UPLOP3 R2P BAR NANOSLEEP ST STG STS STL STSM STAS "
-                  "RED REDG BRA CCTL LDGSTS UBLKCP UBLKPF LDGDEPBAR WARPSYNC QSPC".split())
+FLOATS = set("FFMA2 FMUL2 FADD2 FHADD FHFMA FMNMX3 UFMUL UI2F UF2I UI2FP FMNMX FSET FSETP FMUL FADD FFMA DMUL DADD "
+             "DSETP DFMA HADD2 HFMA2 HMUL2 HSET2 HSETP2 F2FP F2IP I2FP HMNMX2 FCHK F2F F2I I2F FRND MUFU HMMA DMMA "
+             "FSEL".split())
+# Known by name alone: code that has one is refused.
+REFUSED = {"UTCHMMA": "UTCMMA", "UTCIMMA": "UTCMMA", "UTCQMMA": "UTCMMA", "UTCOMMA": "UTCMMA", "UTCBAR": "UTCBAR",
+           "UTCCP": "UTCCP", "UTCSHIFT": "UTCSHIFT", "UTCATOMSWS": "UTCATOMSWS", "LDTM": "LDTM", "STTM": "STTM",
+           "UGETNEXTWORKID": "UGETNEXTWORKID", "LDGMC": "LDGMC", "UREDGR": "UREDGR", "RPCMOV": "RPCMOV"}
+NAMED = 12  # enum sass_class: such an instruction
+NO_REGISTER = set("CALL ISETP UISETP FSETP DSETP HSETP2 FCHK RET PLOP3 UPLOP3 R2P BAR NANOSLEEP ST STG STS STL STSM "
+                  "STAS RED REDG BRA BRX BRXU CCTL LDGSTS UBLKCP UBLKPF LDGDEPBAR WARPSYNC QSPC".split())
 # One opcode, or a kind of it, under more than one name there.
+# Of small floats: conversions from and to them, those of eight bits with four or five of exponent aside.
+FORMATS = re.compile(r"\.(E8|E2M1|E2M3|E3M2|RS)\b|\.S2\b")
 ALIASES = {"CGAERRBAR": "ERRBAR", "REDG": "RED", "UCGABAR_ARV": "UCGABAR", "UCGABAR_WAIT": "UCGABAR"}
 
 
@@ -90,6 +99,32 @@ def disassembled(cubin):
         yield at, re.sub(r"`\((\S+)\)$", lambda m: "0x" + labels[m[1]], t), low, high
 
 
+FILES = {"GPR": "R", "PRED": "P", "UGPR": "U", "UPRED": "UP"}
+
+
+def registers(cubin):
+    """(address, written, read) of every instruction, as nvdisasm draws their lives: sets of R1, U2, P3, UP4."""
+    out = subprocess.run([os.environ["DOVETAIL_NVDISASM"], "-c", "-hex", "-plr", cubin], capture_output=True, text=True,
+                         check=True).stdout.split("\n")
+    columns, files, at, rows = [], [], 0, []
+    for text, _, life in (line.partition("//") for line in out):
+        names = re.findall(r"\b(GPR|PRED|UGPR|UPRED)\b", life)
+        if names:
+            files = [FILES[n] for n in names]
+        elif re.search(r"# +0", life):  # which register a column is
+            columns, start = [], 0
+            for part, kind in zip(life.split("|")[1:], files):
+                start = life.index("|", start) + 1
+                columns += [(start + m.start(), start + m.end(), kind + m[0]) for m in re.finditer(r"\d+", part)]
+        else:
+            m = re.match(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;?\s+/\* 0x[0-9a-f]{16} \*/", text)
+            at = int(m[1], 16) if m else at
+            if not m and re.match(r"\s*/\* 0x[0-9a-f]{16} \*/", text):
+                marks = [(r, life[a:b].strip()) for a, b, r in columns]
+                rows.append((at, {r for r, k in marks if k in ("^", "x")}, {r for r, k in marks if k in ("v", "x")}))
+    return rows
+
+
 def warp_groups(folder):
     """PTX of wgmma in many shapes, and of copies of tensors in all their kinds. Products differ in width, types,
     signs, transposition, and in whether the first factor is in registers, whether the sum is that of before."""
@@ -148,7 +183,9 @@ def as_bits(theirs, mine, op):
     for k, operand in enumerate(b):
         if "0x" not in operand or "c[" in operand or k >= len(a):
             continue
-        if op[0] == "H" and len(a) == len(b) + 1:
+        if re.match(r"^0x[0-9a-f]+$", a[k]):
+            a[k] = f"0x{int(a[k], 16):08x}"
+        elif op[0] == "H" and len(a) == len(b) + 1:
             halves = [f"{struct.unpack('<H', struct.pack('<e', float(x)))[0]:04x}" if re.match(r"^[-+\d.e]+$", x)
                       and "BF16" not in mine else None for x in a[k:k + 2]]
             a[k:k + 2] = ["0x" + "".join(halves) if None not in halves else operand]
@@ -160,7 +197,9 @@ def as_bits(theirs, mine, op):
 
 
 def renamed(theirs, mine, op, sm):
-    """Names that nvdisasm gives otherwise on older architectures."""
+    """Names that nvdisasm gives otherwise on older architectures, or in another order."""
+    if op == "F2F" and "BF16" in theirs:
+        theirs = re.sub(r"F2F\.FTZ(\.\w+\.\w+)", r"F2F\1.FTZ", theirs)
     if sm < 90:
         theirs = re.sub(r"^DMMA\.884|(?<= )DMMA\.884", "DMMA.8x8x4", theirs)
         theirs = re.sub(r"F2FP(\.RELU)?(\.BF16)?\.(PACK_AB|MERGE_C)",
@@ -177,6 +216,10 @@ def differs(theirs, row, sm):
     if known == "-1":
         return "unknown"
     name = re.sub(r"^@!?P\w+ ", "", mine).split()[0].split(".")[0]
+    if int(known) == NAMED:
+        return None if name == REFUSED.get(op) or (op == "F2FP" and FORMATS.search(plain)) else "is refused"
+    if op in REFUSED:
+        return "is not refused"
     if name != ALIASES.get(op, op):
         return f"is {name}"
     if op in ("BRA", "CALL") and re.search(r"0x[0-9a-f]+$",
@@ -186,6 +229,8 @@ def differs(theirs, row, sm):
     m = re.match(r"(?:U?P\w+, )*(U?R(?:\d+|Z))\b(?!\.)", operands)
     want = m[1] if m and not m[1].endswith("Z") else "-"
     got = written.split("/")[0].replace("U", "UR") if not written.startswith("-") else "-"
+    if "ENL2" in plain: # the second of two places stands first there
+        want = got
     if op not in NO_REGISTER and not op.startswith(("ATOM", "SYNCS")) and want != got:
         return f"writes {written}"
     shape = re.match(r"[HIQ]GMMA\.64x(\d+)x\d+(\.F16)?", plain)  # 64 rows over 128 threads
@@ -198,15 +243,66 @@ def differs(theirs, row, sm):
     return None if a == b else f"'{b}' for '{a}'"
 
 
+def lives_differ(theirs, row, drawn):
+    """Registers and predicates written, and those that a float instruction reads, against what is drawn. Uniform
+    predicates are not followed. A call is drawn with what its function may change, a copy to shared memory with the
+    predicate that it reads."""
+    op = re.sub(r"^@!?U?P\w+ ", "", theirs).split()[0].split(".")[0]
+    written, read = (set(x.split()) for x in row.split("|"))
+    if written == {"?"} or op in ("CALL", "LDGSTS"):
+        return None
+    _, want, wanted = drawn
+    want = {r for r in want if not r.startswith("UP") and not (r[0] == "P" and "P*" in written)}
+    if written - {"P*"} != want:
+        return f"writes {sorted(written)} for {sorted(want)}"
+    wanted = {r for r in wanted if r[0] in "RU" and not r.startswith("UP") and not (r[0] == "U" and "GMMA" in op)}
+    return f"reads {sorted(read)} for {sorted(wanted)}" if read != {"?"} and read != wanted else None
+
+
 def compare(cubin, sm, printer):
     rows = list(disassembled(cubin))
     given = "\n".join(f"{at:x} {low:x} {high:x}" for at, _, low, high in rows)
     out = subprocess.run([printer, str(sm)], input=given, capture_output=True, text=True, check=True).stdout.split("\n")
     bad = [f"sm_{sm}: {what}: {t} {high:016x}{low:016x}" for (_, t, low, high), row in zip(rows, out)
            if (what := differs(t, row, sm))]
+    mine = subprocess.run([printer, str(sm), "registers"], input=given, capture_output=True, text=True,
+                          check=True).stdout.split("\n")
+    lives = iter(registers(cubin))
+    now = next(lives, None)
+    for (at, t, _, _), row in zip(rows, mine): # what is never reached is not drawn
+        if now and now[0] == at:
+            if (what := lives_differ(t, row, now)):
+                bad.append(f"sm_{sm}: {what}: {t}")
+            now = next(lives, None)
+    assert now is None, "drawn lives without an instruction"
     assert len(out) > len(rows) > 0
     floats = sum(re.sub(r"^@!?U?P\w+ ", "", t).split()[0].split(".")[0] in FLOATS for _, t, _, _ in rows)
     return len(rows), floats, bad
+
+
+def tensor_memory(folder):
+    """PTX of what works in tensor memory: known by name, and refused."""
+    mma = ["f16", "tf32", "f8f6f4", "i8"]
+    body = [f"tcgen05.mma.cta_group::1.kind::{k} [%r4], {a}, %q3, %r1, %p1;" for k in mma for a in ("%q2", "[%r4]")]
+    body += [f"tcgen05.mma.cta_group::1.kind::{k} [%r4], %q2, %q3, %r1, [%r4], [%r4], %p1;"
+             for k in ("mxf8f6f4.block_scale.scale_vec::1X", "mxf4nvf4.block_scale.scale_vec::4X")]
+    body += ["tcgen05.mma.ws.cta_group::1.kind::f16 [%r4], %q2, %q3, %r1, %p1;",
+             "tcgen05.cp.cta_group::1.128x256b [%r4], %q2;", "tcgen05.shift.cta_group::1.down [%r4];",
+             "tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%q1];",
+             "tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r5, %r6}, [%r4];", "tcgen05.wait::ld.sync.aligned;",
+             "st.global.v2.b32 [%q1], {%r5, %r6};", "tcgen05.st.sync.aligned.32x32b.x2.b32 [%r4], {%r5, %r6};",
+             "tcgen05.wait::st.sync.aligned;"]
+    path = os.path.join(folder, "tensor-memory.ptx")
+    with open(path, "w", encoding="ascii") as f:
+        f.write(".version 9.0\n.target sm_100a\n.address_size 64\n.visible .entry k(.param .u64 x)\n{\n"
+                ".reg .b64 %q<4>; .reg .b32 %r<9>; .reg .pred %p<2>; .shared .align 16 .b8 s[64];\n"
+                "ld.param.u64 %q1, [x]; ld.global.b64 %q2, [%q1]; ld.global.b64 %q3, [%q1+8]; ld.global.b32 %r1, "
+                "[%q1+16]; setp.ne.b32 %p1, %r1, 5; mov.u32 %r3, s;\n"
+                "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r3], 64; ld.shared.b32 %r4, [%r3];\n"
+                + "\n".join(body) + "\ntcgen05.dealloc.cta_group::1.sync.aligned.b32 %r4, 64;\n"
+                "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%r3], [%r3+16];\n"
+                "multimem.ld_reduce.relaxed.sys.global.add.f32 %r5, [%q1]; st.global.b32 [%q1], %r5;\nret;\n}\n")
+    return path
 
 
 def main():
@@ -215,23 +311,28 @@ def main():
         return 77
     total = floats = failed = 0
     with tempfile.TemporaryDirectory() as d, ThreadPoolExecutor(2) as pool:
-        sms = (75, 80, 86, 87, 89, 90)
+        sms = (75, 80, 86, 87, 89, 90, 100, 103, 120, 121)
         n = list(pool.map(lambda sm: all_forms(sm, f"{d}/f{sm}"), sms))
         jobs = [(f"{d}/f{sm}", sm) for sm in sms]
         for source in sorted(glob.glob(corpus + "/*/*.cu")):
             ptx = nvrtc_ptx(source, home)
-            out = f"{d}/{os.path.basename(os.path.dirname(source))}"
-            if ptx and not ptxas(ptx, 90, out):
-                jobs.append((out, 90))
-        for source in sorted(glob.glob(corpus + "/triton-*/*.ptx")) + [warp_groups(d)]:  # of our own, by Triton
+            for sm in (90, 100, 120):
+                out = f"{d}/{os.path.basename(os.path.dirname(source))}-{sm}"
+                if ptx and not ptxas(ptx, sm, out):
+                    jobs.append((out, sm))
+        for source in sorted(glob.glob(corpus + "/triton-*/*.ptx")) + [warp_groups(d), tensor_memory(d)]: # by Triton
             with open(source, encoding="ascii") as f:
                 ptx = f.read()
             target = int(re.search(r"^\.target sm_(\d+)", ptx, re.M)[1])
-            if target <= 90:
-                out = f"{d}/{os.path.basename(os.path.dirname(source))}-{os.path.basename(source)}"
-                log = ptxas(ptx, f"{target}a" if target == 90 else target, out)
-                assert not log or "error" not in log, log
-                jobs.append((out, target))
+            out = f"{d}/{os.path.basename(os.path.dirname(source))}-{os.path.basename(source)}"
+            log = ptxas(ptx, f"{target}a" if target >= 90 else target, out)
+            assert not log or "error" not in log, log
+            jobs.append((out, target))
+            if target < 90: # runs on what is newer, too
+                for sm in (100, 120):
+                    log = ptxas(ptx, sm, f"{out}-{sm}")
+                    assert not log or "error" not in log, log
+                    jobs.append((f"{out}-{sm}", sm))
         for rows, some, bad in pool.map(lambda j: compare(*j, printer), jobs):
             total, floats, failed = total + rows, floats + some, failed + len(bad)
             print("\n".join(bad[:10]), end="\n" if bad else "")

@@ -127,6 +127,57 @@ static void device(void **state)
     assert_int_equal(F(cuCtxSynchronize)(), CUDA_ERROR_INVALID_CONTEXT);
 }
 
+/* Compute capability 12.0: what the driver says of a GeForce RTX 5090, and which PTX runs there. */
+static void rtx5090(void **state)
+{
+    static const struct {
+        CUdevice_attribute at;
+        int want;
+    } row[] = {{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 12},
+               {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
+               {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 170},
+               {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 1536},
+               {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, 24},
+               {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 100 * 1024},
+               {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 99 * 1024},
+               {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 96 << 20},
+               {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 512},
+               {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 14001000},
+               {CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, 1}};
+    static const struct {
+        const char *target;
+        CUresult want;
+    } text[] = {{"sm_120", CUDA_SUCCESS},
+                {"sm_120a", CUDA_SUCCESS},
+                {"sm_120f", CUDA_SUCCESS},
+                {"sm_90", CUDA_SUCCESS},
+                {"sm_100", CUDA_SUCCESS},
+                {"sm_90a", CUDA_ERROR_NO_BINARY_FOR_GPU},
+                {"sm_121", CUDA_ERROR_NO_BINARY_FOR_GPU},
+                {"sm_100a", CUDA_ERROR_NO_BINARY_FOR_GPU}};
+    CUdevice d;
+    CUcontext c;
+    CUmodule m;
+    int v;
+    OK(X(dovetailDeviceByModel)(&d, "rtx5090"));
+    for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
+        OK(F(cuDeviceGetAttribute)(&v, row[k].at, d));
+        assert_int_equal(v, row[k].want);
+    }
+    OK(F(cuCtxCreate)(&c, NULL, 0, d));
+    for (size_t k = 0; k < sizeof text / sizeof *text; k++) {
+        char ptx[160];
+        snprintf(ptx, sizeof ptx, ".version 9.0\n.target %s\n.address_size 64\n.visible .entry k()\n{\nret;\n}\n",
+                 text[k].target);
+        CUresult r = F(cuModuleLoadData)(&m, ptx);
+        if ((r == CUDA_SUCCESS) != (text[k].want == CUDA_SUCCESS))
+            fail_msg("%s: %d", text[k].target, (int)r);
+        if (!r)
+            OK(F(cuModuleUnload)(m));
+    }
+    OK(F(cuCtxDestroy)(c));
+}
+
 static void procs(void **state)
 {
     void *p, *q;
@@ -634,17 +685,11 @@ int main(void)
     unsetenv("DOVETAIL_SOFTGPU_MODEL");
     get = (__typeof__(get))dlsym(lib, "cuGetProcAddress_v2");
     snprintf(ptx, sizeof ptx, "%s%s%s%s%s%s%s", head, vadd, spin, traps, misaligned, dynamic, says);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(device),
-                                       cmocka_unit_test(procs),
-                                       cmocka_unit_test(vector_add),
-                                       cmocka_unit_test(modules),
-                                       cmocka_unit_test(events_and_streams),
-                                       cmocka_unit_test(graphs),
-                                       cmocka_unit_test(capture),
-                                       cmocka_unit_test(faults),
-                                       cmocka_unit_test(arena),
-                                       cmocka_unit_test(kernels_print),
-                                       cmocka_unit_test(host_memory),
-                                       cmocka_unit_test(threads)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(device),     cmocka_unit_test(rtx5090),       cmocka_unit_test(procs),
+        cmocka_unit_test(vector_add), cmocka_unit_test(modules),       cmocka_unit_test(events_and_streams),
+        cmocka_unit_test(graphs),     cmocka_unit_test(capture),       cmocka_unit_test(faults),
+        cmocka_unit_test(arena),      cmocka_unit_test(kernels_print), cmocka_unit_test(host_memory),
+        cmocka_unit_test(threads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

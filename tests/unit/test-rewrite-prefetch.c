@@ -297,7 +297,8 @@ static void halves(void **state)
     static const struct {
         const char *device;
         unsigned halves;
-    } want[] = {{"soft:a100", 2}, {"soft:h100", 2}, {"soft:h200", 2}, {"soft:l4", 1}, {"soft:b200", 2}};
+    } want[] = {{"soft:a100", 2}, {"soft:h100", 2}, {"soft:h200", 2},
+                {"soft:l4", 1},   {"soft:b200", 2}, {"soft:rtx5090", 1}};
     for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
         struct dt_err e = {0};
         struct dev_device *on;

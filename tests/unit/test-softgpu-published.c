@@ -137,7 +137,7 @@ static void figures(void **state)
         assert_true(count * 4 <= bytes && bytes <= count * 8);
         assert_false(sg_model_figure(model, count, &f));
     }
-    assert_int_equal(model, 5);
+    assert_int_equal(model, 6);
     assert_false(sg_model_figure(model, 0, &f));
     /* constants by name, of either kind */
     struct sg_model own;
@@ -151,12 +151,9 @@ static void figures(void **state)
     static const struct {
         const char *id;
         double fp32, fp64, tensor;
-    } peak[] = {{"a100", 19.5, 9.7, 312},
-                {"h100", 67, 34, 989.4},
-                {"h200", 67, 34, 989.4},
-                {"l4", 30.3, 0.49, 121},
-                {"b200", 75, 37, 2250}};
-    for (size_t i = 0; i < 5; i++) {
+    } peak[] = {{"a100", 19.5, 9.7, 312}, {"h100", 67, 34, 989.4}, {"h200", 67, 34, 989.4},
+                {"l4", 30.3, 0.49, 121},  {"b200", 75, 37, 2250},  {"rtx5090", 104.8, 1.64, 209.5}};
+    for (size_t i = 0; i < sizeof peak / sizeof *peak; i++) {
         const struct sg_model *m = sg_model_find(peak[i].id);
         double clocks = m->sms * (m->clock_khz / 1e9);
         within("fp32", 2 * m->fp32_lanes * clocks, peak[i].fp32, 0.01);

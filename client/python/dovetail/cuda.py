@@ -27,8 +27,8 @@ DTYPES = {"int8": (1, "<i1", 0), "int16": (2, "<i2", 0), "int32": (4, "<i4", 0),
 
 
 def software(model: Optional[str] = None) -> None:
-    """Take the software device, modelling `model` ("h200", "h100", "a100", "l4", "b200"; None: $DOVETAIL_SOFTGPU_MODEL,
-    else h200), and make its context current in this thread.
+    """Take the software device, modelling `model` ("h200", "h100", "a100", "l4", "b200", "rtx5090"; None:
+    $DOVETAIL_SOFTGPU_MODEL, else h200), and make its context current in this thread.
 
     Errors: `no-device` where another driver is loaded in this process already, or there is no such model.
     """

@@ -384,7 +384,7 @@ _soft: Optional[SoftDriver] = None
 def software(model: Optional[str] = None, check: str = "none") -> SoftDriver:
     """From now on Triton's kernels run on the software device.
 
-    model: "h200", "h100", "a100", "l4", "b200"; None: $DOVETAIL_SOFTGPU_MODEL, else h200.
+    model: "h200", "h100", "a100", "l4", "b200", "rtx5090"; None: $DOVETAIL_SOFTGPU_MODEL, else h200.
     check: "race", "uninit", "barrier", "all", "none", or several with commas (docs/CHECKING.md); memory that was
         allocated before counts as written.
     Arguments are dovetail.cuda.Array, tensors of torch on the CPU, or anything with `data_ptr()`, `dtype`, `nbytes`.
