@@ -13,9 +13,8 @@
  *
  * Below it is the template tier (template.c), which compiles basic blocks at once after a few visits.
  *
- * DOVETAIL_SOFTGPU_JIT: `templates` for the template tier, 1 for LLVM above it, `always` everything by LLVM at its first
- * use, and waits for it, `templates-always` every block at its first visit (tests); otherwise all is interpreted
- * (README.md says why that is the default).
+ * DOVETAIL_SOFTGPU_JIT: `templates` for the template tier, 1 for LLVM above it, `always` everything by LLVM at its
+ * first use, and waits for it, `templates-always` every block at its first visit (tests); otherwise all is interpreted.
  */
 #ifndef DT_SOFTGPU_JIT_H
 #define DT_SOFTGPU_JIT_H
