@@ -204,7 +204,8 @@ void sg_track_range(struct sg_warp *w, const struct sg_op *op, const struct sg_r
 /* The same for two pieces, of `a_bytes` and `b_bytes`, that are counted once where they overlap; false: nothing is
  * done, a bitmap is to be made first. No vector register is touched. */
 #if defined __x86_64__ && !defined __clang__
-#define SG_GENERAL_ONLY __attribute__((no_caller_saved_registers, target("general-regs-only")))
+#define SG_GENERAL_ONLY                                                                                                \
+    __attribute__((no_caller_saved_registers, target("general-regs-only"), no_sanitize("address,undefined,thread")))
 #else
 #define SG_GENERAL_ONLY
 #endif

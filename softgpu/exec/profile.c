@@ -229,7 +229,7 @@ static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t
     else if (op->space == PTX_GENERIC)
         for (unsigned l = 0; l < SG_LANES; l++) {
             shared |= (uint32_t)(addr[l] >> SG_WINDOW_SHIFT == 1) << l;
-            global |= (uint32_t)!(addr[l] >> SG_WINDOW_SHIFT) << l;
+            global |= (uint32_t) !(addr[l] >> SG_WINDOW_SHIFT) << l;
         }
     shared &= mask;
     global &= mask;

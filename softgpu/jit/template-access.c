@@ -116,7 +116,7 @@ static uint32_t access_element(const struct template *m, const struct sg_op *op,
 }
 
 /* Registers for what is loaded. What the handler reads instead is in memory before. */
-static void results(struct template *m, const struct sg_op *op, bool wide, unsigned d[4][4], struct slow *s)
+static void access_results(struct template *m, const struct sg_op *op, bool wide, unsigned d[4][4], struct slow *s)
 {
     sg_template_write_row(m, op->a, op->flags & SG_A64);
     unsigned pieces = wide ? 4 : 2;
@@ -226,29 +226,64 @@ static void shared_at(struct template *m, const struct sg_op *op, unsigned f, un
     slow_if(m, s, CC_AE);
 }
 
-static void shared_load(struct template *m, const struct sg_op *op)
+/* One word a lane at addresses of any shape: gathered. */
+static void gather_words(struct template *m, const struct sg_op *op, unsigned d[4][4], struct slow *s)
+{
+    struct sg_x86 *x = &m->x;
+    unsigned t[2] = {T0, T1};
+    sg_x86_mem_imm(x, X_CMP, SG_AT(RBX, offsetof(struct sg_warp, shared_bytes)), 64, true);
+    slow_if(m, s, CC_B);
+    sg_x86_mov_imm(x, RAX, (uint32_t)op->imm);
+    sg_x86_v(x, V_SPREADR32, T2, 0, RAX, -1);
+    for (unsigned h = 0; h < 2; h++) {
+        /* in memory: see access_results */
+        sg_x86_vm(x, V_ADD32, t[h], T2, sg_template_place(m, sg_template_key(op->a, h)), -1);
+        sg_x86_vmk(x, V_CMPU32, 3, t[h], SG_AT(RSP, LIMIT_WORD_AT), CMP_GT, 0, false, true);
+        sg_x86_vmb(x, V_TEST32, 4 + h, t[h], TABLE(three), -1);
+        sg_x86_k_or(x, 4 + h, 4 + h, 3);
+    }
+    sg_x86_k_or_test(x, 4, 5);
+    slow_if(m, s, CC_NE);
+    for (unsigned h = 0; h < 2; h++) {
+        sg_x86_k_ones(x, 3);
+        sg_x86_gather(x, d[0][h], R15, t[h], 3);
+    }
+}
+
+static void load_words(struct template *m, const struct sg_op *op)
+{
+    struct slow s = {.jumps = 0}, far = {.jumps = 0};
+    unsigned d[4][4], f = fact(m, op->a, false, 4, true);
+    access_results(m, op, false, d, &s);
+    access_guarded(m, op, &s);
+    for (unsigned h = 0; h < 2; h++)
+        shared_at(m, op, f, h, h ? RCX : RAX, 1, &far);
+    for (unsigned h = 0; h < 2; h++) {
+        sg_x86_vm(&m->x, V_LOAD32, T0, 0, FACT(f, NEAR + 64 * h), -1);
+        sg_x86_vm(&m->x, V_PERM32, d[0][h], T0, SG_AT2(R15, h ? RCX : RAX, 0), -1);
+    }
+    size_t end = sg_x86_jcc(&m->x, CC_ALWAYS);
+    for (unsigned i = 0; i < far.jumps; i++)
+        sg_x86_here(&m->x, far.from[i]);
+    gather_words(m, op, d, &s);
+    sg_x86_here(&m->x, end);
+    fork_end(m, &s);
+}
+
+static void load_vectors(struct template *m, const struct sg_op *op)
 {
     struct slow s = {.jumps = 0};
-    unsigned n = op->n, d[4][4], f = fact(m, op->a, false, 4 * n, n == 1);
-    results(m, op, false, d, &s);
+    unsigned n = op->n, d[4][4], f = fact(m, op->a, false, 4 * n, false);
+    access_results(m, op, false, d, &s);
     access_guarded(m, op, &s);
     for (unsigned h = 0; h < 2; h++) {
         shared_at(m, op, f, h, h ? RCX : RAX, n, &s);
-        if (n > 1) {
-            sg_x86_test_imm(&m->x, h ? RCX : RAX, 4 * (int32_t)n - 1);
-            slow_if(m, &s, CC_NE);
-            shaped(m, f, h, true, &s);
-        }
+        sg_x86_test_imm(&m->x, h ? RCX : RAX, 4 * (int32_t)n - 1);
+        slow_if(m, &s, CC_NE);
+        shaped(m, f, h, true, &s);
     }
-    for (unsigned h = 0; h < 2; h++) {
-        struct sg_x86_mem at = SG_AT2(R15, h ? RCX : RAX, 0);
-        if (n == 1) {
-            sg_x86_vm(&m->x, V_LOAD32, T0, 0, FACT(f, NEAR + 64 * h), -1);
-            sg_x86_vm(&m->x, V_PERM32, d[0][h], T0, at, -1);
-        } else {
-            load_half(m, f, at, n, h, d);
-        }
-    }
+    for (unsigned h = 0; h < 2; h++)
+        load_half(m, f, SG_AT2(R15, h ? RCX : RAX, 0), n, h, d);
     fork_end(m, &s);
 }
 
@@ -310,6 +345,8 @@ static void global_access(struct template *m, const struct sg_op *op, unsigned f
 {
     struct sg_x86 *x = &m->x;
     access_guarded(m, op, s);
+    sg_x86_mem_imm8(x, X_CMP, SG_AT(R14, offsetof(struct sg_worker, race)), 0); /* it wants all lanes */
+    slow_if(m, s, CC_NE);
     sg_x86_load(x, R8, SG_AT(R14, offsetof(struct sg_worker, site)), true);
     sg_x86_load(x, R8, SG_AT(R8, (int32_t)(op->site * sizeof(void *))), true);
     if (store) {
@@ -343,7 +380,7 @@ static void global_load(struct template *m, const struct sg_op *op)
 {
     struct slow s = {.jumps = 0};
     unsigned n = op->n, d[4][4], f = fact(m, op->a, true, 4 * n, false);
-    results(m, op, false, d, &s);
+    access_results(m, op, false, d, &s);
     global_access(m, op, f, 4 * n, false, &s);
     for (unsigned h = 0; h < 2; h++)
         load_half(m, f, SG_AT(h ? RCX : RAX, 0), n, h, d);
@@ -380,7 +417,7 @@ bool sg_template_access(struct template *m, const struct sg_op *op, int h)
     if (!m)
         return true;
     if (load)
-        (shared ? shared_load : global_load)(m, op);
+        (!shared ? global_load : n == 1 ? load_words : load_vectors)(m, op);
     else
         (shared ? shared_store : global_store)(m, op);
     return true;

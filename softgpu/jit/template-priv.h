@@ -62,7 +62,8 @@ struct fact {
     bool wide, near;
     uint8_t step;
 };
-enum { /* the stack frame, from rsp on; the first word is for calls */
+enum {                    /* the stack frame, from rsp on; the first word is for calls */
+       LIMIT_WORD_AT = 8, /* 32 bits: shared bytes - 4 */
        KEEP_AT = 16,
        SAVED_SP = 32,
        LIMIT_AT = 40, /* of shared memory: where 64, 128, 256 bytes begin no more */
@@ -113,7 +114,7 @@ struct template
 struct sg_template_table {
     uint32_t nan32, sign, magnitude, exponent, low16, low8, one_f;
     uint32_t limit_f, limit_s; /* 2^31; 2^31 - 1 */
-    uint32_t far;              /* all bits but those of 60 */
+    uint32_t far, three;       /* all bits but those of 60; 3 */
     uint64_t nan64, sign64, magnitude64, one_d;
     _Alignas(64) uint32_t ramp[3][16]; /* 0, 4, 8, …; 8 and 16 bytes a lane */
     uint64_t wide_ramp[3][32];         /* the same for 32 lanes */
@@ -166,9 +167,9 @@ enum form {
     ROUND, /* ADD or MUL, rounded as `imm` says */
     FMA_ROUND,
     TERN,
-    CONSTANT,  /* with a constant of sg_template_table at imm: d = v a, constant */
-    ONE_BY, /* d = 1 / a */
-    MINMAX, /* of floats */
+    CONSTANT, /* with a constant of sg_template_table at imm: d = v a, constant */
+    ONE_BY,   /* d = 1 / a */
+    MINMAX,   /* of floats */
     COMPARE,
     COMPARE_Z,
     SPECIAL /* in special() */

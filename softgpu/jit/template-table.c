@@ -19,6 +19,7 @@ _Alignas(64) const struct sg_template_table sg_template_table = {
     .limit_f = 0x4F000000,
     .limit_s = 0x7FFFFFFF,
     .far = ~60u,
+    .three = 3,
     .nan64 = 0xFFF8000000000000u,
     .sign64 = 1ull << 63,
     .magnitude64 = ~(1ull << 63),

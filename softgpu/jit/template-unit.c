@@ -3,7 +3,7 @@
  * A block's code does what h_BB does (fuel, counters), then its operations, writes its rows back, and goes on: to
  * another block of a unit by a jump, else by the handler of the operation where it stands, which is the interpreter's
  * next step or another block's code. It stands for the BB operation: it is entered through a stub that makes sure of 32
- * active lanes, of a block that is not followed and not looked at for races; inside these do not change.
+ * active lanes and of a block that is not followed; inside these do not change.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -135,6 +135,9 @@ static void frame(struct template *m)
     sg_x86_mov_imm(x, R13, (uint64_t)(uintptr_t)&sg_template_table);
     sg_x86_load(x, R14, SG_AT(RDI, offsetof(struct sg_warp, wk)), true);
     sg_x86_load(x, R15, SG_AT(RDI, offsetof(struct sg_warp, shared)), true);
+    sg_x86_load(x, RAX, SG_AT(RDI, offsetof(struct sg_warp, shared_bytes)), true);
+    sg_x86_alu_imm(x, X_SUB, RAX, 4, true);
+    sg_x86_store(x, SG_AT(RSP, LIMIT_WORD_AT), RAX, false);
     for (unsigned i = 0; i < 3; i++) { /* shared bytes - 64 n + 1, or 0 */
         sg_x86_load(x, RAX, SG_AT(RDI, offsetof(struct sg_warp, shared_bytes)), true);
         sg_x86_alu_imm(x, X_SUB, RAX, (64 << i) - 1, true);
@@ -265,18 +268,15 @@ static void unit_slow(struct template *m, const struct slow *s)
 static void stub(struct template *m, size_t place)
 {
     struct sg_x86 *x = &m->x;
-    size_t no[3];
+    size_t no[2];
     sg_x86_mem_imm(x, X_CMP, SG_AT(RDI, offsetof(struct sg_warp, mask)), -1, false);
     no[0] = sg_x86_jcc(x, CC_NE);
     sg_x86_load(x, RAX, SG_AT(RDI, offsetof(struct sg_warp, blk)), true);
     sg_x86_mem_imm(x, X_CMP, SG_AT(RAX, offsetof(struct sg_block, follow)), 0, true);
     no[1] = sg_x86_jcc(x, CC_NE);
-    sg_x86_load(x, RAX, SG_AT(RDI, offsetof(struct sg_warp, wk)), true);
-    sg_x86_mem_imm8(x, X_CMP, SG_AT(RAX, offsetof(struct sg_worker, race)), 0);
-    no[2] = sg_x86_jcc(x, CC_NE);
     sg_x86_set(x, sg_x86_lea_code(x, RCX), place);
     back_to(m, m->prologue);
-    for (unsigned i = 0; i < 3; i++)
+    for (unsigned i = 0; i < 2; i++)
         sg_x86_here(x, no[i]);
     sg_x86_mov_imm(x, RAX, (uint64_t)(uintptr_t)sg_isa()[SG_H_BB]);
     sg_x86_jump(x, RAX);

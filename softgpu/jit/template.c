@@ -60,7 +60,7 @@ const struct sg_op *sg_template_visit(struct sg_warp *w, const struct sg_op *op)
     const struct sg_code *c = w->code;
     struct sg_template *t = c->tmpl;
     struct sg_template_bb *b = &t->bb[op->x];
-    if (w->mask != SG_ALL || w->blk->follow || w->wk->race)
+    if (w->mask != SG_ALL || w->blk->follow)
         return sg_isa()[SG_H_BB](w, op);
     sg_fn fn = __atomic_load_n(&b->fn, __ATOMIC_ACQUIRE);
     if (!fn) {
@@ -84,6 +84,9 @@ const struct sg_op *sg_template_visit(struct sg_warp *w, const struct sg_op *op)
 
 void sg_template_watch(struct sg_code *c)
 {
+#if !defined __x86_64__ || defined __clang__ /* without sg_track_quick as it has to be */
+    return;
+#endif
     static pthread_mutex_t watching = PTHREAD_MUTEX_INITIALIZER;
     if (__atomic_load_n(&c->tmpl, __ATOMIC_ACQUIRE))
         return;

@@ -67,11 +67,12 @@ enum sg_jit_mode sg_jit_mode(void)
     if (m >= 0)
         return (enum sg_jit_mode)m;
     const char *s = getenv("DOVETAIL_SOFTGPU_JIT");
-    m = SG_JIT_OFF;
+    m = SG_JIT_TEMPLATES;
     static const struct {
         const char *name;
         enum sg_jit_mode mode;
-    } modes[] = {{"1", SG_JIT_ON},
+    } modes[] = {{"0", SG_JIT_OFF},
+                 {"1", SG_JIT_ON},
                  {"always", SG_JIT_ALWAYS},
                  {"templates", SG_JIT_TEMPLATES},
                  {"templates-always", SG_JIT_TEMPLATES_ALWAYS}};

@@ -115,6 +115,11 @@ void sg_x86_vmb(struct sg_x86 *x, enum sg_x86_v v, unsigned d, unsigned a, struc
     sg_x86_vmk(x, v, d, a, m, imm, 0, false, true);
 }
 
+void sg_x86_gather(struct sg_x86 *x, unsigned d, unsigned base, unsigned i, unsigned k)
+{
+    sg_x86_vmk(x, V_GATHER32, d, i & 16, SG_AT2(base, i & 15, 0), -1, k, false, false);
+}
+
 void sg_x86_first(struct sg_x86 *x, unsigned r, unsigned v, bool wide)
 {
     registers(x, (enum sg_x86_v)SG_V(1, 1, wide, 0x7E, 2), v, 0, r, -1, 0);
@@ -162,6 +167,7 @@ void sg_x86_k_shr(struct sg_x86 *x, unsigned k, unsigned from, unsigned by)
 {
     k_registers(x, 3, 1, 0, 0, 0x31, k, 0, from, (int)by);
 }
+void sg_x86_k_ones(struct sg_x86 *x, unsigned k) { k_registers(x, 1, 0, 0, 1, 0x46, k, k, k, -1); }
 void sg_x86_k_or_test(struct sg_x86 *x, unsigned a, unsigned b) { k_registers(x, 1, 0, 0, 0, 0x98, a, 0, b, -1); }
 void sg_x86_k_or(struct sg_x86 *x, unsigned d, unsigned a, unsigned b)
 {

@@ -84,6 +84,7 @@ enum sg_x86_v {
     V_JOIN = SG_V(3, 1, 1, 0x3A, 5),  /* vinserti64x4 */
     V_BLEND32 = SG_V(2, 1, 0, 0x64, 6),
     V_BLEND64 = SG_V(2, 1, 1, 0x64, 6),
+    V_GATHER32 = SG_V(2, 1, 0, 0x90, 2), /* vpgatherdd: see sg_x86_gather */
     V_PERM32 = SG_V(2, 1, 0, 0x36, 6),   /* vpermd: by the second operand */
     V_PERM2 = SG_V(2, 1, 0, 0x7E, 6),    /* vpermt2d */
     V_SPREAD32 = SG_V(2, 1, 0, 0x58, 2), /* vpbroadcastd */
@@ -124,6 +125,8 @@ void sg_x86_vmb(struct sg_x86 *x, enum sg_x86_v v, unsigned d, unsigned a, struc
 void sg_x86_vmk(struct sg_x86 *x, enum sg_x86_v v, unsigned d, unsigned a, struct sg_x86_mem m, int imm, unsigned k,
                 bool z, bool spread);
 
+/* d = 16 words at base + the lanes of vector register i, for the lanes of mask k, which becomes empty. */
+void sg_x86_gather(struct sg_x86 *x, unsigned d, unsigned base, unsigned i, unsigned k);
 /* The first element of vector register v in general register r; wide: of 64 bits. */
 void sg_x86_first(struct sg_x86 *x, unsigned r, unsigned v, bool wide);
 
@@ -133,6 +136,7 @@ void sg_x86_k_from(struct sg_x86 *x, unsigned k, unsigned r, bool wide);
 void sg_x86_k_to(struct sg_x86 *x, unsigned r, unsigned k, bool wide);
 void sg_x86_k_join(struct sg_x86 *x, unsigned k, unsigned high, unsigned low); /* kunpckwd */
 void sg_x86_k_shr(struct sg_x86 *x, unsigned k, unsigned from, unsigned by);   /* kshiftrd */
+void sg_x86_k_ones(struct sg_x86 *x, unsigned k);                              /* kxnorw: 16 ones */
 void sg_x86_k_or_test(struct sg_x86 *x, unsigned a, unsigned b);               /* kortestw */
 void sg_x86_k_or(struct sg_x86 *x, unsigned d, unsigned a, unsigned b);        /* korw */
 

@@ -151,7 +151,8 @@ void sg_worker_run(struct sg_worker *wk)
     double begin = seconds();
     bool mine = wk == run->first && !run->l->checks; /* this thread looks whether to compile */
     uint32_t turns = 0;
-    if (mine && sg_jit_mode() != SG_JIT_OFF && sg_jit_mode() != SG_JIT_ALWAYS)
+    if (wk == run->first && !(run->l->checks & SG_CHECK_ALL) && sg_jit_mode() != SG_JIT_OFF &&
+        sg_jit_mode() != SG_JIT_ALWAYS)
         sg_template_watch((struct sg_code *)(uintptr_t)run->code);
     if (mine && sg_jit_mode() == SG_JIT_ALWAYS)
         sg_jit_watch((struct sg_code *)(uintptr_t)run->code);
