@@ -82,6 +82,7 @@ struct sg_template {
     pthread_mutex_t lock; /* compiling */
     struct dt_vec(struct sg_object *) object;
     size_t bytes; /* of machine code */
+    bool denied;  /* this process gets no memory that is executable */
     struct sg_template_bb bb[];
 };
 

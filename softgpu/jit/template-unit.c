@@ -313,6 +313,8 @@ static void unit_publish(struct template *m)
     }
     if (at)
         m->t->bytes += m->x.n;
+    else if (!m->failed && !m->x.failed)
+        m->t->denied = true;
     for (size_t i = 0; at && i < m->block.n; i++) {
         struct sg_template_bb *b = &m->t->bb[op_of(m, m->block.p[i])->x];
         void *fn = at + entry.p[i];

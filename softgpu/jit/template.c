@@ -42,7 +42,7 @@ static void make(const struct sg_code *c, struct sg_template *t, uint32_t op, ui
 {
     struct sg_template_figures f = {0};
     double begin = template_seconds();
-    if (t->bytes > MOST_CODE || __atomic_load_n(&all, __ATOMIC_RELAXED) > MOST_ALL ||
+    if (t->denied || t->bytes > MOST_CODE || __atomic_load_n(&all, __ATOMIC_RELAXED) > MOST_ALL ||
         !sg_template_unit(c, t, op, warm, &f))
         t->bb[c->op[op].x].refused = true;
     __atomic_fetch_add(&all, f.bytes, __ATOMIC_RELAXED);
