@@ -11,7 +11,7 @@ processes.
     plain    one thread of the device over plain C, time for the same work
     check    the sums of the results agree with plain C's
     tiers    one thread, no blocks followed for modelled time, start and compiling left out (a long run less a short
-             one): interpreted, compiled by LLVM (softgpu/jit), compiled over plain C
+             one): interpreted, by templates, by LLVM (softgpu/jit), by LLVM over plain C
 
 usage: bench-softgpu.py --build DIR --out DIR [--json] [--quick] [KERNEL…]
 """
@@ -110,8 +110,12 @@ for name in names:
     two, _, two_s, two_wall = measure(name, isas[0], 2, 1, runs)
     ok = agree(name, one, plain[0]) and agree(name, two, plain[0])
     interpreted, _, _ = tier(name, "0", runs)
+    templates, templates_s, last = tier(name, "templates", runs)
+    ok = ok and agree(name, last, plain[0])
     compiled, compiled_s, last = tier(name, "always", runs)
     ok = ok and agree(name, last, plain[0])
+    figure(f"{name}.templates.ginstr_per_s_core", templates)
+    figure(f"{name}.templates.over_plain_c", [templates_s / plain_s])
     figure(f"{name}.interpreted.ginstr_per_s_core", interpreted)
     figure(f"{name}.compiled.ginstr_per_s_core", compiled)
     figure(f"{name}.compiled.over_plain_c", [compiled_s / plain_s])
@@ -121,7 +125,8 @@ for name in names:
     figure(f"{name}.over_plain_c", [one_s / plain_s])
     print(f"{name:11}{one['instructions'] * 1e-9:8.2f}" + "".join(f"{c:9.2f}" for c in columns) +
         f"{one_s / two_s:7.2f}x{one_s / plain_s:7.1f}x  {'ok' if ok else 'WRONG'}"
-        f"{statistics.median(interpreted):9.2f}{statistics.median(compiled):8.2f}{compiled_s / plain_s:7.1f}x")
+        f"{statistics.median(interpreted):9.2f}{statistics.median(templates):8.2f}"
+        f"{statistics.median(compiled):8.2f}{compiled_s / plain_s:7.1f}x")
     if not ok:
         wrong.append(name)
 if not o.kernel:

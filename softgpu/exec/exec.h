@@ -202,6 +202,16 @@ const struct sg_op *sg_out_of_fuel(struct sg_warp *w, const struct sg_op *bb);
 /* track.c: a warp read or wrote bytes [lo, lo + bytes) of an allocation */
 void sg_track_range(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t lo, uint64_t bytes,
                     enum sg_access how);
+/* The same for two pieces, of `a_bytes` and `b_bytes`, that are counted once where they overlap; false: nothing is
+ * done, a bitmap is to be made first. No vector register is touched. */
+#if defined __x86_64__ && !defined __clang__
+#define SG_GENERAL_ONLY                                                                                                \
+    __attribute__((no_caller_saved_registers, target("general-regs-only"), no_sanitize("address,undefined,thread")))
+#else
+#define SG_GENERAL_ONLY
+#endif
+SG_GENERAL_ONLY bool sg_track_quick(struct sg_worker *wk, const struct sg_range *r, unsigned write, uint64_t a,
+                                    uint64_t a_bytes, uint64_t b, uint64_t b_bytes);
 
 /* ---- for launch/ ------------------------------------------------------------------------------------------------- */
 /* The next fragment of a warp to run; NULL: none can, and w->stop is set. */

@@ -15,18 +15,38 @@
 
 static unsigned parts_of(unsigned bytes) { return bytes <= 4 ? 1 : bytes == 8 ? 2 : 4; }
 
+/* Lanes [from, from + n) have words in a line, whole ones. */
+static bool in_line(const uint64_t *addr, unsigned from, unsigned n, unsigned bytes)
+{
+    uint64_t off = addr[from] & 3;
+    for (unsigned l = 0; l < n; l++)
+        off |= addr[from + l] ^ (addr[from] + (uint64_t)l * bytes);
+    return !off;
+}
+
 unsigned sg_profile_banks(const uint64_t *addr, uint32_t mask, unsigned bytes, unsigned *words)
 {
     unsigned parts = parts_of(bytes), passes = 0, lanes = SG_LANES / parts;
+    if (mask == SG_ALL && (bytes == 4 || bytes == 8 || bytes == 16) && in_line(addr, 0, SG_LANES, bytes)) {
+        if (words) /* each part has a word of every bank */
+            *words += SG_LANES * parts;
+        return parts;
+    }
     for (unsigned q = 0; q < parts; q++) {
         /* the words of each bank: only those of its own can be equal to a new one */
-        uint32_t word[32][SG_LANES * 4], n[32] = {0};
+        uint32_t word[32][SG_LANES * 4], n[32], used = 0; /* used: banks that have some */
         uint32_t m = mask >> (q * lanes) & (lanes == 32 ? SG_ALL : (1u << lanes) - 1);
         unsigned count = 0, most = 0;
+        uint64_t before = UINT64_MAX; /* what the lane before asked for, this one need not */
         for (; m; m &= m - 1) {
             uint64_t a = addr[q * lanes + (unsigned)__builtin_ctz(m)];
+            if (a == before)
+                continue;
+            before = a;
             for (uint64_t at = a >> 2; at <= (a + bytes - 1) >> 2 && count < SG_LANES * 4; at++) {
                 unsigned bank = at & 31, i = 0;
+                n[bank] = used >> bank & 1 ? n[bank] : 0;
+                used |= 1u << bank;
                 while (i < n[bank] && word[bank][i] != (uint32_t)at)
                     i++;
                 if (i == n[bank]) {
@@ -156,8 +176,12 @@ bool sg_profile_global(struct sg_profiler *p, const struct sg_cost *c, const uin
     uint64_t line[2 * SG_LANES];
     uint32_t sectors[2 * SG_LANES];
     unsigned n = 0, missing = 0, all = 0;
+    uint64_t before = UINT64_MAX; /* the sector of the lane before, if it had one alone */
     for (uint32_t m = mask; m; m &= m - 1) {
         uint64_t a = addr[__builtin_ctz(m)];
+        if (a >> 5 == before && (a + bytes - 1) >> 5 == before)
+            continue;
+        before = (a + bytes - 1) >> 5 == a >> 5 ? a >> 5 : UINT64_MAX;
         for (uint64_t s = a >> 5; s <= (a + bytes - 1) >> 5; s++) {
             unsigned i = n ? n - 1 : 0;
             while (i < n && line[i] != s >> 2)

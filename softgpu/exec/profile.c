@@ -179,12 +179,34 @@ static void fence(struct sg_profiler *p, struct warp_time *t, unsigned trips)
 static uint32_t others(const struct sg_warp *w, const uint64_t *addr, uint32_t mask)
 {
     uint32_t far = 0;
+    uint64_t any = 0;
+    for (unsigned l = 0; l < SG_LANES; l++)
+        any |= addr[l];
+    if (!((any & (SG_WINDOW_SHARED - 1)) >> SG_RANK_SHIFT))
+        return 0;
     for (uint32_t m = mask; m; m &= m - 1) {
         unsigned l = (unsigned)__builtin_ctz(m);
         uint64_t rank = (addr[l] & (SG_WINDOW_SHARED - 1)) >> SG_RANK_SHIFT;
         far |= (uint32_t)(rank && rank != w->blk->rank + 1u) << l;
     }
     return far;
+}
+
+/* Of all lanes; those of inactive ones mean nothing. copy: where a copy reads. */
+static void addresses(const struct sg_warp *w, const struct sg_op *op, bool copy, uint64_t addr[SG_LANES])
+{
+    uint64_t more = (uint64_t)op->imm;
+    if (copy)
+        more = (uint64_t)(int64_t)(int32_t)w->code->ext[op->x + 1];
+    if (copy || op->flags & SG_A64) {
+        const uint64_t *a = SG_P(uint64_t, copy ? op->b : op->a);
+        for (unsigned l = 0; l < SG_LANES; l++)
+            addr[l] = a[l] + more;
+    } else {
+        const uint32_t *a = SG_P(uint32_t, op->a);
+        for (unsigned l = 0; l < SG_LANES; l++)
+            addr[l] = a[l] + (uint32_t)more;
+    }
 }
 
 static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t, const struct sg_cost *c,
@@ -199,18 +221,18 @@ static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t
     bool load = c->kind == SG_COST_LOAD, store = c->kind == SG_COST_STORE, hit = true;
     int64_t at[CLOCKS], latency[CLOCKS] = {con->l1_hit, con->l1_hit};
     operands(p, w, t, c, at);
-    for (uint32_t m = mask; m; m &= m - 1) {
-        unsigned l = (unsigned)__builtin_ctz(m);
-        addr[l] = c->kind == SG_COST_COPY
-                      ? SG_P(uint64_t, op->b)[l] + (uint64_t)(int64_t)(int32_t)w->code->ext[op->x + 1]
-                      : sg_address(w, op, l);
-        if (c->kind != SG_COST_COPY && (op->space == PTX_SHARED || op->space == PTX_SHARED_CLUSTER ||
-                                        (op->space == PTX_GENERIC && addr[l] >> SG_WINDOW_SHIFT == 1)))
-            shared |= 1u << l;
-        else if (c->kind == SG_COST_COPY || op->space == PTX_GLOBAL || op->space == PTX_CONST ||
-                 (op->space == PTX_GENERIC && !(addr[l] >> SG_WINDOW_SHIFT)))
-            global |= 1u << l;
-    }
+    addresses(w, op, c->kind == SG_COST_COPY, addr);
+    if (c->kind == SG_COST_COPY || op->space == PTX_GLOBAL || op->space == PTX_CONST)
+        global = mask;
+    else if (op->space == PTX_SHARED || op->space == PTX_SHARED_CLUSTER)
+        shared = mask;
+    else if (op->space == PTX_GENERIC)
+        for (unsigned l = 0; l < SG_LANES; l++) {
+            shared |= (uint32_t)(addr[l] >> SG_WINDOW_SHIFT == 1) << l;
+            global |= (uint32_t) !(addr[l] >> SG_WINDOW_SHIFT) << l;
+        }
+    shared &= mask;
+    global &= mask;
     if (op->space == PTX_CONST && load) {
         latency[NEAR] = latency[FAR] = con->const_hit;
     } else if (shared) {

@@ -177,6 +177,27 @@ void sg_track_halves(struct sg_warp *w, const struct sg_op *op, const struct sg_
     }
 }
 
+SG_GENERAL_ONLY bool sg_track_quick(struct sg_worker *wk, const struct sg_range *r, unsigned write, uint64_t a,
+                                    uint64_t a_bytes, uint64_t b, uint64_t b_bytes)
+{
+    const uint64_t first = r->base >> 5;
+    uint64_t from[2] = {(a >> 5) - first, (b >> 5) - first},
+             last[2] = {((a + a_bytes - 1) >> 5) - first, ((b + b_bytes - 1) >> 5) - first};
+    const uint64_t lo = from[0] > from[1] ? from[0] : from[1], hi = last[0] < last[1] ? last[0] : last[1];
+    struct sg_map *map = wk->map ? &wk->map[2 * r->index + write] : NULL;
+    if (map && !map->bits)
+        return false;
+    wk->sectors[write] += last[0] - from[0] + 1 + last[1] - from[1] + 1 - (hi >= lo ? hi - lo + 1 : 0);
+    for (unsigned i = 0; i < 2 && map; i++)
+        for (uint64_t s = from[i]; s <= last[i];) {
+            uint64_t at = s & 63, left = last[i] - s + 1, k = left < 64 - at ? left : 64 - at;
+            map->bits[s >> 6] |= (k == 64 ? ~0ull : (1ull << k) - 1) << at;
+            map->dirty[s / 64 / GROUP] = 1;
+            s += k;
+        }
+    return true;
+}
+
 /* Prefetched sectors stay so until a launch reads or writes them, or the memory goes; the map belongs to the
  * allocation, all CPU threads mark in it. */
 static void track_fetch(struct sg_worker *wk, const struct sg_alloc *a, uint64_t from, uint64_t to)

@@ -130,6 +130,10 @@ val sg_jit_whole(struct emit *e, const char *element, val a, val b);     /* of t
 /* ---- tier.c ------------------------------------------------------------------------------------------------------ */
 const struct sg_op *sg_jit_bb(struct sg_warp *w, const struct sg_op *op); /* BB of code that is watched */
 
+/* ---- template.c: the tier below ---------------------------------------------------------------------------------- */
+const struct sg_op *sg_template_visit(struct sg_warp *w, const struct sg_op *op); /* BB of code that is watched */
+void sg_template_forget_code(struct sg_code *c);
+
 /* ---- region.c ---------------------------------------------------------------------------------------------------- */
 /* The text of the region that begins with operation `op`, with the function sg_region; false: memory is out. */
 bool sg_jit_region(const struct sg_code *c, uint32_t op, bool masked, struct dt_str *ret);

@@ -11,19 +11,27 @@
  * interpreter goes on meanwhile. Texts are the key of what is compiled: the same kernel loaded again has its machine
  * code at once.
  *
- * DOVETAIL_SOFTGPU_JIT: 1 compiles as above, `always` everything at its first use, and waits for it (tests); otherwise
- * all is interpreted (README.md says why that is the default).
+ * Below it is the template tier (template.c), which compiles basic blocks at once after a few visits.
+ *
+ * DOVETAIL_SOFTGPU_JIT: `templates` for the template tier, 1 for LLVM above it, `always` everything by LLVM at its
+ * first use, and waits for it, `templates-always` every block at its first visit (tests); otherwise all is interpreted.
  */
 #ifndef DT_SOFTGPU_JIT_H
 #define DT_SOFTGPU_JIT_H
 
 #include "softgpu/state/state.h"
 
-enum sg_jit_mode { SG_JIT_OFF, SG_JIT_ON, SG_JIT_ALWAYS };
+enum sg_jit_mode { SG_JIT_OFF, SG_JIT_TEMPLATES, SG_JIT_TEMPLATES_ALWAYS, SG_JIT_ON, SG_JIT_ALWAYS };
 enum sg_jit_mode sg_jit_mode(void);
 /* From now on look for what is hot in this code. Any thread, while others run it; again: nothing happens. */
 void sg_jit_watch(struct sg_code *code);
-void sg_jit_forget(struct sg_code *code); /* nobody runs it any more */
+void sg_jit_forget(struct sg_code *code);     /* nobody runs it any more */
+void sg_template_watch(struct sg_code *code); /* the same for the template tier (template.c) */
+struct sg_template_sums {
+    uint64_t units, blocks, ops, bytes;
+    double seconds;
+};
+void sg_template_sums(struct sg_template_sums *ret); /* compiled so far in this process */
 /* For tests and benchmarks: regions compiled so far in this process, seconds that took, regions that LLVM refused. */
 struct sg_jit_figures {
     uint64_t compiled, refused, reused;

@@ -3,6 +3,8 @@
  * A handler that compiled code calls finds what it reads in memory, and what it writes is read from there again, so
  * what is said here must be what its row does; unknown ones are called with everything in memory (struct rows, all).
  */
+#include <pthread.h>
+
 #include "softgpu/jit/jit-priv.h"
 
 const struct lane_row sg_jit_lane_rows_of[SG_H_COUNT] = {
@@ -21,13 +23,37 @@ const struct lane_row sg_jit_lane_rows_of[SG_H_COUNT] = {
 
 static enum var_kind kind_of(enum lane_type t) { return t == L_u64 || t == L_s64 || t == L_f64 ? ROW64 : ROW32; }
 
-int sg_jit_lane_number(sg_fn fn)
+/* By a table with the handlers' addresses, made once. */
+enum { NUMBERS = 1024 };
+static struct {
+    sg_fn fn;
+    int h;
+} number[NUMBERS];
+static pthread_once_t numbered = PTHREAD_ONCE_INIT;
+
+static unsigned number_at(sg_fn fn)
+{
+    unsigned i = (unsigned)((uint64_t)(uintptr_t)fn * 0x9E3779B97F4A7C15u >> 54);
+    while (number[i].fn && number[i].fn != fn)
+        i = (i + 1) % NUMBERS;
+    return i;
+}
+
+static void number_all(void)
 {
     const sg_fn *t = sg_isa();
-    for (int h = 0; h < SG_H_COUNT; h++)
-        if (t[h] == fn)
-            return h;
-    return -1;
+    for (int h = SG_H_COUNT; h-- > 0;) {
+        unsigned i = number_at(t[h]);
+        number[i].fn = t[h];
+        number[i].h = h;
+    }
+}
+
+int sg_jit_lane_number(sg_fn fn)
+{
+    pthread_once(&numbered, number_all);
+    unsigned i = number_at(fn);
+    return number[i].fn ? number[i].h : -1;
 }
 
 static void reads(struct rows *r, uint32_t ref, enum var_kind k)

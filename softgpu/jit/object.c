@@ -159,6 +159,26 @@ void *sg_object_load(const void *file, size_t bytes, const char *function, struc
     return at;
 }
 
+uint8_t *sg_object_code(const void *code, size_t bytes, struct sg_object **ret)
+{
+    struct sg_object *o = dt_calloc(1, sizeof *o);
+    *ret = NULL;
+    if (!o)
+        return NULL;
+    o->bytes = bytes;
+    o->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (o->memory == MAP_FAILED)
+        o->memory = NULL;
+    if (o->memory)
+        memcpy(o->memory, code, bytes);
+    if (!o->memory || mprotect(o->memory, bytes, PROT_READ | PROT_EXEC)) {
+        sg_object_free(o);
+        return NULL;
+    }
+    *ret = o;
+    return o->memory;
+}
+
 void sg_object_free(struct sg_object *o)
 {
     if (o && o->memory)

@@ -4,6 +4,7 @@
 #define DT_SOFTGPU_OBJECT_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct sg_object; /* machine code in memory */
 
@@ -12,5 +13,8 @@ struct sg_object; /* machine code in memory */
 void *sg_object_load(const void *file, size_t bytes, const char *function, struct sg_object **ret,
                      const char **ret_why);
 void sg_object_free(struct sg_object *o); /* nobody runs it any more; NULL is allowed */
+
+/* Machine code that has no relocations, in memory of its own; NULL: there is none. */
+uint8_t *sg_object_code(const void *code, size_t bytes, struct sg_object **ret);
 
 #endif

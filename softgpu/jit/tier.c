@@ -67,9 +67,20 @@ enum sg_jit_mode sg_jit_mode(void)
     if (m >= 0)
         return (enum sg_jit_mode)m;
     const char *s = getenv("DOVETAIL_SOFTGPU_JIT");
-    m = s && !strcmp(s, "always") ? SG_JIT_ALWAYS : s && !strcmp(s, "1") ? SG_JIT_ON : SG_JIT_OFF;
+    m = SG_JIT_TEMPLATES;
+    static const struct {
+        const char *name;
+        enum sg_jit_mode mode;
+    } modes[] = {{"0", SG_JIT_OFF},
+                 {"1", SG_JIT_ON},
+                 {"always", SG_JIT_ALWAYS},
+                 {"templates", SG_JIT_TEMPLATES},
+                 {"templates-always", SG_JIT_TEMPLATES_ALWAYS}};
+    for (size_t i = 0; s && i < sizeof modes / sizeof *modes; i++)
+        m = strcmp(s, modes[i].name) ? m : (int)modes[i].mode;
 #if defined(__x86_64__)
-    if (!__builtin_cpu_supports("x86-64-v4") || (getenv("DOVETAIL_SOFTGPU_ISA") && m != SG_JIT_ALWAYS))
+    if (!__builtin_cpu_supports("x86-64-v4") ||
+        (getenv("DOVETAIL_SOFTGPU_ISA") && m != SG_JIT_ALWAYS && m != SG_JIT_TEMPLATES_ALWAYS))
         m = SG_JIT_OFF;
 #else
     m = SG_JIT_OFF;
@@ -273,7 +284,7 @@ const struct sg_op *sg_jit_bb(struct sg_warp *w, const struct sg_op *op)
             fn = __atomic_load_n(&x->fn[masked], __ATOMIC_ACQUIRE);
         }
         if (!fn)
-            return sg_isa()[SG_H_BB](w, op);
+            return c->tmpl ? sg_template_visit(w, op) : sg_isa()[SG_H_BB](w, op);
     }
     if (!masked)
         __atomic_store_n(&c->op[op - c->op].fn, fn, __ATOMIC_RELAXED);
@@ -301,6 +312,7 @@ void sg_jit_watch(struct sg_code *c)
 
 void sg_jit_forget(struct sg_code *c)
 {
+    sg_template_forget_code(c);
     struct sg_jit *j = c->jit;
     if (!j)
         return;

@@ -115,7 +115,7 @@ static double seconds(void)
 static void consider(struct sg_worker *wk, double ran)
 {
     struct sg_run *run = wk->run;
-    if (sg_jit_mode() == SG_JIT_OFF || __atomic_load_n(&run->code->jit, __ATOMIC_ACQUIRE))
+    if (sg_jit_mode() < SG_JIT_ON || __atomic_load_n(&run->code->jit, __ATOMIC_ACQUIRE))
         return;
     uint64_t begun = __atomic_load_n(&run->next, __ATOMIC_RELAXED),
              left = begun < run->nclusters ? run->nclusters - begun : 0;
@@ -151,6 +151,9 @@ void sg_worker_run(struct sg_worker *wk)
     double begin = seconds();
     bool mine = wk == run->first && !run->l->checks; /* this thread looks whether to compile */
     uint32_t turns = 0;
+    if (wk == run->first && !(run->l->checks & SG_CHECK_ALL) && sg_jit_mode() != SG_JIT_OFF &&
+        sg_jit_mode() != SG_JIT_ALWAYS)
+        sg_template_watch((struct sg_code *)(uintptr_t)run->code);
     if (mine && sg_jit_mode() == SG_JIT_ALWAYS)
         sg_jit_watch((struct sg_code *)(uintptr_t)run->code);
     while (!wk->fault && go_on(wk)) {

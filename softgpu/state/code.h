@@ -182,6 +182,7 @@ struct sg_code {
     bool talks, acquires, releases; /* global acquires and releases wider than the block: both of them */
     uint64_t ran_us;                /* atomic: microseconds that launches of it took */
     struct sg_jit *jit;             /* jit/tier.c; NULL: nobody looks for what is hot */
+    struct sg_template *tmpl;       /* jit/template.c; NULL: nobody has run it yet */
     struct sg_costs *costs;         /* exec/costs.h; NULL in code for the checking modes */
     int error;                      /* decoding failed: DT_E_* and why */
     uint32_t error_line;

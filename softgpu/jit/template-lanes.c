@@ -1,0 +1,511 @@
+/* Lane loops (exec/lanes.def) as machine code: the same bits as the C expressions there, a piece of 64 bytes at a time.
+ *
+ * An operation behind a predicate computes all lanes and merges those whose predicate holds. Results of float
+ * arithmetic may have NaNs of the CPU's own ("raw", template-rows.c). What is not here is done by its handler.
+ */
+#include "softgpu/jit/template-priv.h"
+
+bool sg_template_knows(const struct sg_op *op, int h)
+{
+    if (h >= SG_H_LD_GLOBAL_8 && h <= SG_H_ST_SHARED_64)
+        return sg_template_access(NULL, op, h);
+    return sg_template_ways[h].form != NOTHING;
+}
+
+/* ---- results ----------------------------------------------------------------------------------------------------- */
+/* Where piece p of the result is made: a temporary where it is merged afterwards. */
+static unsigned to(struct template *m, uint32_t ref, unsigned p, enum raw_kind raw)
+{
+    return m->guard ? T0 : sg_template_out(m, ref, p, raw, false);
+}
+
+static void lane_done(struct template *m, uint32_t ref, unsigned p, enum raw_kind raw, bool wide)
+{
+    if (m->guard)
+        sg_x86_vk(&m->x, wide ? V_LOAD64 : V_LOAD32, sg_template_out(m, ref, p, raw, true), 0, T0, -1, m->guard + p,
+                  false);
+}
+
+/* Subnormals of register s to zero, in register d. */
+static void flushed(struct template *m, unsigned d, unsigned s)
+{
+    if (d != s)
+        sg_x86_v(&m->x, V_LOAD32, d, 0, s, -1);
+    sg_x86_vmb(&m->x, V_TESTN32, 7, s, TABLE(exponent), -1);
+    sg_x86_vmk(&m->x, V_AND32, d, s, TABLE(sign), -1, 7, false, true);
+}
+
+static bool known_source(const struct sg_template_way *y) { return !y->raw; } /* its sources are looked at as bits */
+
+static void binary(struct template *m, const struct sg_op *op, const struct sg_template_way *y)
+{
+    bool bits = known_source(y);
+    for (unsigned p = 0; p < (y->wide ? 4u : 2u); p++) {
+        unsigned a = sg_template_get(m, op->a, p, bits);
+        struct operand b = sg_template_operand(m, op->b, p, bits);
+        unsigned d = to(m, op->d, p, (enum raw_kind)y->raw);
+        sg_template_op(m, (enum sg_x86_v)y->v, d, a, &b, -1);
+        if (y->form == BIN16)
+            sg_x86_vmb(&m->x, V_AND32, d, d, TABLE(low16), -1);
+        lane_done(m, op->d, p, (enum raw_kind)y->raw, y->wide);
+    }
+}
+
+static void unary(struct template *m, const struct sg_op *op, const struct sg_template_way *y)
+{
+    bool bits = known_source(y);
+    for (unsigned p = 0; p < (y->wide ? 4u : 2u); p++) {
+        struct operand a = sg_template_operand(m, op->a, p, bits);
+        unsigned d = to(m, op->d, p, (enum raw_kind)y->raw);
+        sg_template_op(m, (enum sg_x86_v)y->v, d, 0, &a, -1);
+        lane_done(m, op->d, p, (enum raw_kind)y->raw, y->wide);
+    }
+}
+
+static void with_constant(struct template *m, const struct sg_op *op, const struct sg_template_way *y)
+{
+    for (unsigned p = 0; p < (y->wide ? 4u : 2u); p++) {
+        unsigned a = sg_template_get(m, op->a, p, true), d = to(m, op->d, p, NOT_RAW);
+        sg_x86_vmb(&m->x, (enum sg_x86_v)y->v, d, a, SG_AT(R13, y->imm), -1);
+        lane_done(m, op->d, p, NOT_RAW, y->wide);
+    }
+}
+
+static void flushed_binary(struct template *m, const struct sg_op *op, const struct sg_template_way *y)
+{
+    for (unsigned p = 0; p < 2; p++) {
+        flushed(m, T1, sg_template_get(m, op->a, p, false));
+        flushed(m, T2, sg_template_get(m, op->b, p, false));
+        unsigned d = to(m, op->d, p, RAW32);
+        sg_x86_v(&m->x, (enum sg_x86_v)y->v, d, T1, T2, -1);
+        flushed(m, d, d);
+        lane_done(m, op->d, p, RAW32, false);
+    }
+}
+
+static void fma_flushed(struct template *m, const struct sg_op *op)
+{
+    for (unsigned p = 0; p < 2; p++) {
+        flushed(m, T1, sg_template_get(m, op->a, p, false));
+        flushed(m, T2, sg_template_get(m, op->b, p, false));
+        flushed(m, T0, sg_template_get(m, op->c, p, false));
+        sg_x86_v(&m->x, V_FMA231PS, T0, T1, T2, -1);
+        flushed(m, T0, T0);
+        if (!m->guard)
+            sg_x86_v(&m->x, V_LOAD32, sg_template_out(m, op->d, p, RAW32, false), 0, T0, -1);
+        lane_done(m, op->d, p, RAW32, false);
+    }
+}
+
+/* d = a b + c: where c is d it stays in its register. */
+static void multiply_add(struct template *m, const struct sg_op *op, const struct sg_template_way *y)
+{
+    for (unsigned p = 0; p < (y->wide ? 4u : 2u); p++) {
+        uint32_t a = op->a, b = op->b;
+        enum raw_kind raw = (enum raw_kind)y->raw;
+        if (!sg_template_near(m, a, p) && sg_template_near(m, b, p))
+            a = op->b, b = op->a;
+        unsigned x = sg_template_get(m, a, p, false), d = T0;
+        struct operand times = sg_template_operand(m, b, p, false);
+        if (op->d == op->c && !m->guard) {
+            d = sg_template_out(m, op->d, p, raw, true);
+        } else {
+            struct operand c = sg_template_operand(m, op->c, p, false);
+            if (!m->guard && op->d != op->a && op->d != op->b)
+                d = sg_template_out(m, op->d, p, raw, false);
+            sg_template_op(m, V_LOADU32, d, 0, &c, -1);
+        }
+        sg_template_op(m, (enum sg_x86_v)y->v, d, x, &times, -1);
+        if (!m->guard && d == T0)
+            sg_x86_v(&m->x, V_LOAD32, sg_template_out(m, op->d, p, raw, false), 0, T0, -1);
+        lane_done(m, op->d, p, raw, y->wide);
+    }
+}
+
+static void lane_rounded(struct template *m, const struct sg_op *op, const struct sg_template_way *y)
+{
+    for (unsigned p = 0; p < 2; p++) {
+        unsigned a = sg_template_get(m, op->a, p, false), b = sg_template_get(m, op->b, p, false), d;
+        if (y->form == FMA_ROUND) {
+            sg_x86_v(&m->x, V_LOAD32, T0, 0, sg_template_get(m, op->c, p, false), -1);
+            sg_x86_vround(&m->x, (enum sg_x86_v)y->v, T0, a, b, y->imm);
+            if (!m->guard)
+                sg_x86_v(&m->x, V_LOAD32, sg_template_out(m, op->d, p, RAW32, false), 0, T0, -1);
+        } else {
+            d = to(m, op->d, p, RAW32);
+            sg_x86_vround(&m->x, (enum sg_x86_v)y->v, d, a, b, y->imm);
+        }
+        lane_done(m, op->d, p, RAW32, false);
+    }
+}
+
+static void lane_lop3(struct template *m, const struct sg_op *op)
+{
+    for (unsigned p = 0; p < 2; p++) {
+        unsigned a = sg_template_get(m, op->a, p, true), b = sg_template_get(m, op->b, p, true),
+                 c = sg_template_get(m, op->c, p, true);
+        sg_x86_v(&m->x, V_LOAD32, T0, 0, a, -1);
+        sg_x86_v(&m->x, V_TERN32, T0, b, c, (int)(op->imm & 0xFF));
+        if (!m->guard)
+            sg_x86_v(&m->x, V_LOAD32, sg_template_out(m, op->d, p, NOT_RAW, false), 0, T0, -1);
+        lane_done(m, op->d, p, NOT_RAW, false);
+    }
+}
+
+static void reciprocal(struct template *m, const struct sg_op *op, const struct sg_template_way *y)
+{
+    for (unsigned p = 0; p < (y->wide ? 4u : 2u); p++) {
+        unsigned a = sg_template_get(m, op->a, p, false), d = to(m, op->d, p, (enum raw_kind)y->raw);
+        sg_x86_vm(&m->x, y->wide ? V_SPREAD64 : V_SPREAD32, T1, 0, SG_AT(R13, y->imm), -1);
+        sg_x86_v(&m->x, (enum sg_x86_v)y->v, d, T1, a, -1);
+        lane_done(m, op->d, p, (enum raw_kind)y->raw, y->wide);
+    }
+}
+
+/* A NaN of memory may be a signalling one: with the other operand a NaN, vrangeps makes it quiet. */
+static unsigned quiet(struct template *m, unsigned t, uint32_t ref, unsigned p)
+{
+    unsigned s = sg_template_get(m, ref, p, false);
+    if (sg_template_is_raw(m, ref, p))
+        return s;
+    sg_template_canon(m, t, s, RAW32);
+    return t;
+}
+
+static void lane_minmax(struct template *m, const struct sg_op *op, const struct sg_template_way *y)
+{
+    for (unsigned p = 0; p < 2; p++) {
+        unsigned a = quiet(m, T1, op->a, p), b = quiet(m, T2, op->b, p), d = to(m, op->d, p, RAW32);
+        sg_x86_v(&m->x, V_RANGEPS, d, a, b, y->imm);
+        lane_done(m, op->d, p, RAW32, false);
+    }
+}
+
+/* v d, a, (piece of ref), looked at as bits; d is a temporary. */
+static void with(struct template *m, enum sg_x86_v v, unsigned d, unsigned a, uint32_t ref, unsigned p)
+{
+    struct operand b = sg_template_operand(m, ref, p, true);
+    sg_template_op(m, v, d, a, &b, -1);
+}
+
+/* ---- predicates -------------------------------------------------------------------------------------------------- */
+/* Predicate ref in register r, negated or not. */
+static void predicate(struct template *m, unsigned r, uint32_t ref, bool negated)
+{
+    sg_x86_load(&m->x, r, sg_template_scalar(m, ref), false);
+    if (negated)
+        sg_x86_not(&m->x, r);
+}
+
+/* Register r to predicate ref, for the lanes of the guard, which is in rdx. */
+static void put_predicate(struct template *m, const struct sg_op *op, uint32_t ref, unsigned r)
+{
+    struct sg_x86_mem at = sg_template_scalar(m, ref);
+    if (m->guard) {
+        predicate(m, RDX, op->guard, op->flags & SG_GUARD_NOT);
+        sg_x86_alu(&m->x, X_AND, r, RDX, false);
+        sg_x86_not(&m->x, RDX);
+        sg_x86_alu_mem(&m->x, X_AND, RDX, at, false);
+        sg_x86_alu(&m->x, X_OR, r, RDX, false);
+    }
+    sg_x86_store(&m->x, at, r, false);
+}
+
+static void lane_compare(struct template *m, const struct sg_op *op, const struct sg_template_way *y)
+{
+    unsigned n = y->wide ? 4 : 2;
+    bool bits = known_source(y);
+    for (unsigned p = 0; p < n; p++) {
+        unsigned a = sg_template_get(m, op->a, p, bits);
+        if (y->form == COMPARE_Z) {
+            flushed(m, T1, a);
+            flushed(m, T2, sg_template_get(m, op->b, p, false));
+            sg_x86_v(&m->x, (enum sg_x86_v)y->v, 3 + p, T1, T2, y->imm);
+        } else {
+            struct operand b = sg_template_operand(m, op->b, p, bits);
+            sg_template_op(m, (enum sg_x86_v)y->v, 3 + p, a, &b, y->imm);
+        }
+    }
+    sg_x86_k_to(&m->x, RCX, 3, false);
+    for (unsigned p = 1; p < n; p++) {
+        sg_x86_k_to(&m->x, RAX, 3 + p, false);
+        sg_x86_shl(&m->x, RAX, 32 / n * p);
+        sg_x86_alu(&m->x, X_OR, RCX, RAX, false);
+    }
+    if (op->flags & SG_HAS_Q) {
+        sg_x86_mov(&m->x, RSI, RCX, false);
+        sg_x86_not(&m->x, RSI);
+    }
+    if (op->sub) {
+        enum sg_x86_alu how = op->sub == 1 ? X_AND : op->sub == 2 ? X_OR : X_XOR;
+        predicate(m, RDI, op->c, op->flags & SG_C_NOT);
+        sg_x86_alu(&m->x, how, RCX, RDI, false);
+        if (op->flags & SG_HAS_Q)
+            sg_x86_alu(&m->x, how, RSI, RDI, false);
+    }
+    /* as the interpreter: the guard is read before, and d may be it */
+    if (m->guard && op->flags & SG_HAS_Q) {
+        predicate(m, R8, op->guard, op->flags & SG_GUARD_NOT);
+        put_predicate(m, op, op->d, RCX);
+        struct sg_x86_mem at = sg_template_scalar(m, op->x);
+        sg_x86_alu(&m->x, X_AND, RSI, R8, false);
+        sg_x86_not(&m->x, R8);
+        sg_x86_alu_mem(&m->x, X_AND, R8, at, false);
+        sg_x86_alu(&m->x, X_OR, RSI, R8, false);
+        sg_x86_store(&m->x, at, RSI, false);
+        return;
+    }
+    put_predicate(m, op, op->d, RCX);
+    if (op->flags & SG_HAS_Q)
+        put_predicate(m, op, op->x, RSI);
+}
+
+static void of_predicates(struct template *m, const struct sg_op *op, int h)
+{
+    predicate(m, RCX, op->a, op->flags & SG_SIGNED);
+    if (h == SG_H_PNOT)
+        sg_x86_not(&m->x, RCX);
+    if (h == SG_H_PAND || h == SG_H_POR || h == SG_H_PXOR) {
+        predicate(m, RSI, op->b, op->flags & SG_C_NOT);
+        sg_x86_alu(&m->x, h == SG_H_PAND ? X_AND : h == SG_H_POR ? X_OR : X_XOR, RCX, RSI, false);
+    }
+    put_predicate(m, op, op->d, RCX);
+}
+
+/* The predicate as masks k<first> …, one for each piece. */
+static void masks(struct template *m, unsigned first, uint32_t ref, bool negated, bool wide)
+{
+    predicate(m, RCX, ref, negated);
+    sg_x86_k_from(&m->x, first, RCX, true);
+    for (unsigned p = 1; p < (wide ? 4u : 2u); p++)
+        sg_x86_k_shr(&m->x, first + p, first, (wide ? 8 : 16) * p);
+}
+
+static void lane_choose(struct template *m, const struct sg_op *op, bool wide)
+{
+    masks(m, m->guard ? 5 : 1, op->c, op->flags & SG_C_NOT, wide && !m->guard);
+    for (unsigned p = 0; p < (wide ? 4u : 2u); p++) {
+        unsigned k = m->guard ? 5 : 1 + p;
+        if (m->guard && p) { /* k1 to k4 are the guard's */
+            sg_x86_k_from(&m->x, 5, RCX, true);
+            sg_x86_k_shr(&m->x, 5, 5, (wide ? 8 : 16) * p);
+        }
+        unsigned a = sg_template_get(m, op->a, p, true), b = sg_template_get(m, op->b, p, true),
+                 d = to(m, op->d, p, NOT_RAW);
+        sg_x86_vk(&m->x, wide ? V_BLEND64 : V_BLEND32, d, b, a, -1, k, false);
+        lane_done(m, op->d, p, NOT_RAW, wide);
+    }
+}
+
+/* ---- widths ------------------------------------------------------------------------------------------------------ */
+/* Eight lanes of a 32-bit row as 64 bits: piece p of the wide row, in register t. */
+static void widen(struct template *m, unsigned t, uint32_t ref, unsigned p, bool sign)
+{
+    enum sg_x86_v v = sign ? V_SX : V_ZX;
+    if (!sg_template_near(m, ref, p / 2)) {
+        struct sg_x86_mem at = sg_template_place(m, sg_template_key(ref, p / 2));
+        at.disp += (int32_t)(p & 1) * 32;
+        sg_x86_vm(&m->x, v, t, 0, at, -1);
+        return;
+    }
+    unsigned s = sg_template_get(m, ref, p / 2, true);
+    if (p & 1) {
+        sg_x86_v(&m->x, V_UPPER, s, 0, t, 1);
+        s = t;
+    }
+    sg_x86_v(&m->x, v, t, 0, s, -1);
+}
+
+/* Piece p of a 32-bit row from the low halves of registers a and b, or their high ones. */
+static void lane_narrow(struct template *m, unsigned d, uint32_t ref, unsigned p, bool high)
+{
+    for (unsigned k = 0; k < 2; k++) {
+        unsigned s = sg_template_get(m, ref, 2 * p + k, true), t = k ? T2 : T1;
+        if (high) {
+            sg_x86_v(&m->x, V_SHI64, SHI_SHR, t, s, 32);
+            s = t;
+        }
+        sg_x86_v(&m->x, V_LOW, s, 0, t, -1);
+    }
+    sg_x86_v(&m->x, V_JOIN, d, T1, T2, 1);
+}
+
+static void wide_one(struct template *m, const struct sg_op *op, int h, unsigned p, unsigned d)
+{
+    struct sg_x86 *x = &m->x;
+    switch (h) {
+    case SG_H_ZX_u64:
+    case SG_H_SX_u64: widen(m, d, op->a, p, h == SG_H_SX_u64); return;
+    case SG_H_MULW_u32:
+    case SG_H_MULW_s32:
+    case SG_H_MADW_u32:
+    case SG_H_MADW_s32: {
+        bool sign = h == SG_H_MULW_s32 || h == SG_H_MADW_s32, sum = h == SG_H_MADW_u32 || h == SG_H_MADW_s32;
+        widen(m, T1, op->a, p, false);
+        widen(m, T2, op->b, p, false);
+        sg_x86_v(x, sign ? V_MULS : V_MULU, sum ? T1 : d, T1, T2, -1);
+        if (sum)
+            with(m, V_ADD64, d, T1, op->c, p);
+        return;
+    }
+    case SG_H_PACK_u64:
+        widen(m, T2, op->b, p, false);
+        sg_x86_v(x, V_SHI64, SHI_SHL, T2, T2, 32);
+        widen(m, T1, op->a, p, false);
+        sg_x86_v(x, V_OR64, d, T1, T2, -1);
+        return;
+    case SG_H_MAD_u64: {
+        unsigned a = sg_template_get(m, op->a, p, true);
+        with(m, V_MUL64, T1, a, op->b, p);
+        with(m, V_ADD64, d, T1, op->c, p);
+        return;
+    }
+    case SG_H_NEG_s64:
+        sg_x86_v(x, V_XOR64, T1, T1, T1, -1);
+        with(m, V_SUB64, d, T1, op->a, p);
+        return;
+    case SG_H_NOT_u64: {
+        unsigned a = sg_template_get(m, op->a, p, true);
+        sg_x86_v(x, V_TERN64, d, a, a, 0x55);
+        return;
+    }
+    default: { /* shifts */
+        unsigned a = sg_template_get(m, op->a, p, true);
+        widen(m, T1, op->b, p, false);
+        sg_x86_v(x, h == SG_H_SHL_u64 ? V_SHL64 : h == SG_H_SHR_u64 ? V_SHR64 : V_SAR64, d, a, T1, -1);
+    }
+    }
+}
+
+/* What is made in d may read its sources after d's first write only where d is none of them. */
+static void narrow_one(struct template *m, const struct sg_op *op, int h, unsigned p, unsigned d)
+{
+    struct sg_x86 *x = &m->x;
+    unsigned a = h == SG_H_LO_u64 || h == SG_H_HI_u64 ? 0 : sg_template_get(m, op->a, p, h != SG_H_CVT_s32_f32_rz), b;
+    switch (h) {
+    case SG_H_LO_u64:
+    case SG_H_HI_u64: lane_narrow(m, d, op->a, p, h == SG_H_HI_u64); return;
+    case SG_H_MAD_u32:
+        with(m, V_MUL32, T1, a, op->b, p);
+        with(m, V_ADD32, d, T1, op->c, p);
+        return;
+    case SG_H_MULHI_u32: /* even lanes, then odd ones */
+        b = sg_template_get(m, op->b, p, true);
+        sg_x86_v(x, V_SHI64, SHI_SHR, T1, a, 32);
+        sg_x86_v(x, V_SHI64, SHI_SHR, T2, b, 32);
+        sg_x86_v(x, V_MULU, T2, T1, T2, -1);
+        sg_x86_v(x, V_MULU, T1, a, b, -1);
+        sg_x86_v(x, V_SHI64, SHI_SHR, T1, T1, 32);
+        sg_x86_mov_imm(x, RCX, 0xAAAA);
+        sg_x86_k_from(x, 7, RCX, false);
+        sg_x86_vk(x, V_BLEND32, d, T1, T2, -1, 7, false);
+        return;
+    case SG_H_NEG_s32:
+        sg_x86_v(x, V_XOR32, T1, T1, T1, -1);
+        sg_x86_v(x, V_SUB32, d, T1, a, -1);
+        return;
+    case SG_H_NOT_u32: sg_x86_v(x, V_TERN32, d, a, a, 0x55); return;
+    case SG_H_HI_u32: sg_x86_v(x, V_SHI32, SHI_SHR, d, a, 16); return;
+    case SG_H_SX16_u32:
+    case SG_H_SX8_u32:
+        sg_x86_v(x, V_SHI32, SHI_SHL, T1, a, h == SG_H_SX8_u32 ? 24 : 16);
+        sg_x86_v(x, V_SHI32, SHI_SAR, d, T1, h == SG_H_SX8_u32 ? 24 : 16);
+        return;
+    case SG_H_PACK_u32:
+        b = sg_template_get(m, op->b, p, true);
+        sg_x86_vmb(x, V_AND32, T1, a, TABLE(low16), -1);
+        sg_x86_v(x, V_SHI32, SHI_SHL, T2, b, 16);
+        sg_x86_v(x, V_OR32, d, T1, T2, -1);
+        return;
+    default: /* CVT_s32_f32_rz: too large gives the largest, NaN 0; the CPU gives 0x80000000 for all that do not fit */
+        sg_x86_v(x, V_LOAD32, T1, 0, a, -1);
+        sg_x86_v(x, V_CVT_S_F, d, 0, T1, -1);
+        sg_x86_vmk(x, V_CMPPS, 7, T1, TABLE(limit_f), SG_FCMP_GE, 0, false, true);
+        sg_x86_vmk(x, V_SPREAD32, d, 0, TABLE(limit_s), -1, 7, false, false);
+        sg_x86_v(x, V_CMPPS, 7, T1, T1, SG_FCMP_UNORD);
+        sg_x86_vk(x, V_XOR32, d, d, d, -1, 7, false);
+    }
+}
+
+static void special(struct template *m, const struct sg_op *op, int h)
+{
+    bool wide = false;
+    switch (h) {
+    case SG_H_PMOV:
+    case SG_H_PNOT:
+    case SG_H_PAND:
+    case SG_H_POR:
+    case SG_H_PXOR: of_predicates(m, op, h); return;
+    case SG_H_SELP_u32:
+    case SG_H_SELP_u64: lane_choose(m, op, h == SG_H_SELP_u64); return;
+    case SG_H_MOV_u32:
+    case SG_H_MOV_u64:
+        wide = h == SG_H_MOV_u64;
+        for (unsigned p = 0; p < (wide ? 4u : 2u); p++) {
+            bool raw = sg_template_is_raw(m, op->a, p) && !wide;
+            struct operand a = sg_template_operand(m, op->a, p, !raw);
+            unsigned d = to(m, op->d, p, raw ? RAW32 : NOT_RAW);
+            sg_template_op(m, V_LOADU32, d, 0, &a, -1);
+            lane_done(m, op->d, p, raw ? RAW32 : NOT_RAW, wide);
+        }
+        return;
+    case SG_H_FNEG_f32:
+    case SG_H_FABS_f32:
+        for (unsigned p = 0; p < 2; p++) {
+            unsigned a = quiet(m, T1, op->a, p), d = to(m, op->d, p, RAW32);
+            bool neg = h == SG_H_FNEG_f32;
+            sg_x86_vmb(&m->x, neg ? V_XOR32 : V_AND32, d, a, neg ? TABLE(sign) : TABLE(magnitude), -1);
+            lane_done(m, op->d, p, RAW32, false);
+        }
+        return;
+    case SG_H_ZX_u64:
+    case SG_H_SX_u64:
+    case SG_H_MULW_u32:
+    case SG_H_MULW_s32:
+    case SG_H_MADW_u32:
+    case SG_H_MADW_s32:
+    case SG_H_PACK_u64:
+    case SG_H_MAD_u64:
+    case SG_H_NEG_s64:
+    case SG_H_NOT_u64:
+    case SG_H_SHL_u64:
+    case SG_H_SHR_u64:
+    case SG_H_SHR_s64: wide = true; break;
+    default: break;
+    }
+    for (unsigned p = 0; p < (wide ? 4u : 2u); p++) {
+        (wide ? wide_one : narrow_one)(m, op, h, p, T0);
+        if (!m->guard)
+            sg_x86_v(&m->x, V_LOAD32, sg_template_out(m, op->d, p, NOT_RAW, false), 0, T0, -1);
+        lane_done(m, op->d, p, NOT_RAW, wide);
+    }
+}
+
+bool sg_template_lane(struct template *m, const struct sg_op *op, int h)
+{
+    const struct sg_template_way *y = &sg_template_ways[h];
+    enum lane_type d = (enum lane_type)sg_jit_lane_rows_of[h].d;
+    bool wide = d == L_u64 || d == L_s64 || d == L_f64 || h == SG_H_SELP_u64;
+    m->guard = op->fn == sg_guarded;
+    if (m->guard && y->form != COMPARE && y->form != COMPARE_Z && (h < SG_H_PMOV || h > SG_H_PNOT))
+        masks(m, 1, op->guard, op->flags & SG_GUARD_NOT, wide);
+    switch (y->form) {
+    case NOTHING: return false;
+    case BIN:
+    case BIN16: binary(m, op, y); break;
+    case UN: unary(m, op, y); break;
+    case FLUSHED: flushed_binary(m, op, y); break;
+    case FMA: multiply_add(m, op, y); break;
+    case FMA_Z: fma_flushed(m, op); break;
+    case ROUND:
+    case FMA_ROUND: lane_rounded(m, op, y); break;
+    case TERN: lane_lop3(m, op); break;
+    case CONSTANT: with_constant(m, op, y); break;
+    case ONE_BY: reciprocal(m, op, y); break;
+    case MINMAX: lane_minmax(m, op, y); break;
+    case COMPARE:
+    case COMPARE_Z: lane_compare(m, op, y); break;
+    default: special(m, op, h);
+    }
+    return true;
+}

@@ -1,0 +1,203 @@
+/* Inside the template tier: a unit of machine code under construction, and what its files use of each other.
+ *
+ * Registers of the CPU. rbx: the warp; rbp: its rows, r12: the launch's constants, both TEMPLATE_BIAS further on, so
+ * that more of them have a displacement of 8 bits; r13: sg_template_table; r14: the worker; r15: shared memory. All
+ * other general registers, zmm28 to zmm31 and the masks are for the operation at hand, but that zmm31 has PTX's NaN
+ * where `nan` says so. zmm0 to zmm27 hold pieces of rows.
+ *
+ * A piece is 64 bytes of the warp's rows or of the constants: 16 lanes of 32 bits or 8 of 64. Its key is its offset
+ * divided by 64, and the number of its base, as in a ref. What a piece has in a register may be newer than what is in
+ * memory (dirty), and may have NaNs of the CPU's own (raw) where memory has only PTX's.
+ */
+#ifndef DT_SOFTGPU_JIT_TEMPLATE_PRIV_H
+#define DT_SOFTGPU_JIT_TEMPLATE_PRIV_H
+
+#include <stddef.h>
+
+#include "base/vec.h"
+#include "softgpu/jit/jit-priv.h"
+#include "softgpu/jit/x86.h"
+
+enum { TEMPLATE_BIAS = 8192, SLOTS = 28, T0 = 28, T1 = 29, T2 = 30, ZNAN = 31, NO_KEY = -1 };
+enum raw_kind { NOT_RAW, RAW32, RAW64 };
+
+struct slot {
+    int32_t key; /* NO_KEY: free */
+    bool dirty;
+    uint8_t raw;     /* enum raw_kind */
+    uint32_t pinned; /* by this operation: its number + 1 */
+};
+
+struct piece {     /* by base and offset / 64 */
+    int8_t slot;   /* or -1 */
+    uint32_t next; /* the next operation of the block that touches it, as far as is known; UINT32_MAX: none, or it goes
+                      to memory before */
+};
+
+/* What operation i of the block at hand touches; its occurrences are in order. */
+struct occurrence {
+    int32_t key;
+    uint32_t next;
+};
+
+struct jump {
+    size_t at;
+    uint32_t bb; /* operation where the basic block begins */
+};
+
+/* Behind the unit's blocks: the operation's handler where an access was not simple, registers as they were. */
+enum { SLOW_JUMPS = 20 };
+struct slow {
+    size_t from[SLOW_JUMPS], to; /* jumps, and where to go on */
+    unsigned jumps;
+    uint32_t op;
+    struct slot slot[SLOTS]; /* before; what is to be written is not dirty */
+    bool nan;
+};
+
+/* What the stack has of the addresses in a row, found earlier in the block (template-access.c). */
+enum { FACTS = 6, FACT_BYTES = 192 };
+struct fact {
+    int32_t key; /* of its first piece; NO_KEY: none */
+    bool wide, near;
+    uint8_t step;
+};
+enum {                    /* the stack frame, from rsp on; the first word is for calls */
+       LIMIT_WORD_AT = 8, /* 32 bits: shared bytes - 4 */
+       KEEP_AT = 16,
+       SAVED_SP = 32,
+       LIMIT_AT = 40, /* of shared memory: where 64, 128, 256 bytes begin no more */
+       FACTS_AT = 64,
+       FRAME = FACTS_AT + FACTS * FACT_BYTES + 64
+};
+
+struct sg_template_bb { /* of a basic block */
+    sg_fn fn;           /* atomic: its code as a handler */
+    void *inside;       /* the same, from another block */
+    uint32_t visits;    /* atomic */
+    bool refused;
+};
+
+struct sg_template {
+    pthread_mutex_t lock; /* compiling */
+    struct dt_vec(struct sg_object *) object;
+    size_t bytes; /* of machine code */
+    bool denied;  /* this process gets no memory that is executable */
+    struct sg_template_bb bb[];
+};
+
+struct template
+{
+    struct sg_x86 x;
+    const struct sg_code *c;
+    struct sg_template *t;
+    struct slot slot[SLOTS];
+    struct piece *piece[3];
+    uint32_t pieces[3];
+    struct dt_vec(struct occurrence) occ;
+    struct dt_vec(uint32_t) occ_of;  /* by operation - first: where its occurrences begin; and the end */
+    struct dt_vec(int16_t) number;   /* by operation - first: SG_H_*; -1: no lane loop */
+    struct dt_vec(uint32_t) block;   /* of the unit: their first operations */
+    struct dt_vec(size_t) place;     /* by block: where its code begins */
+    struct dt_vec(struct jump) jump; /* between blocks */
+    struct dt_vec(struct slow) slow;
+    struct fact fact[FACTS];
+    unsigned facts;
+    uint32_t *in;                           /* by basic block: number in the unit + 1 */
+    uint32_t first, at;                     /* of the block; the operation at hand */
+    size_t leave, leave_returned, prologue; /* places */
+    unsigned guard;                         /* the operation is for the lanes in k1 (and k2 …): 1; 0: for all */
+    bool nan, failed;
+    uint32_t ops; /* compiled */
+};
+
+/* Constants that code reads. */
+struct sg_template_table {
+    uint32_t nan32, sign, magnitude, exponent, low16, low8, one_f;
+    uint32_t limit_f, limit_s; /* 2^31; 2^31 - 1 */
+    uint32_t far, three;       /* all bits but those of 60; 3 */
+    uint64_t nan64, sign64, magnitude64, one_d;
+    _Alignas(64) uint32_t ramp[3][16]; /* 0, 4, 8, …; 8 and 16 bytes a lane */
+    uint64_t wide_ramp[3][32];         /* the same for 32 lanes */
+    /* by element: which of two vectors' 32 words it is, of elements of two and of four */
+    uint32_t take2[2][16], take4[4][16];
+};
+extern const struct sg_template_table sg_template_table; /* template-table.c */
+#define TABLE(member) SG_AT(R13, offsetof(struct sg_template_table, member))
+
+/* ---- template-rows.c --------------------------------------------------------------------------------------------- */
+bool sg_template_scan(struct template *m, uint32_t from, uint32_t end); /* occurrences of a basic block's operations */
+void sg_template_begin(struct template *m, uint32_t op);                /* an operation */
+int32_t sg_template_key(uint32_t ref, unsigned piece);
+struct sg_x86_mem sg_template_place(struct template *m,
+                                    int32_t key); /* in memory; of the block's constants: rax is used */
+struct sg_x86_mem sg_template_scalar(struct template *m, uint32_t ref); /* a predicate */
+/* The piece in a register. bits: without raw NaNs. */
+unsigned sg_template_get(struct template *m, uint32_t ref, unsigned piece, bool bits);
+/* The register for a piece that is written whole; keep: its old value is in it. */
+unsigned sg_template_out(struct template *m, uint32_t ref, unsigned piece, enum raw_kind raw, bool keep);
+/* Does it lie in a register, or is it needed again soon? Else it is best read from memory where it is used. */
+bool sg_template_near(struct template *m, uint32_t ref, unsigned piece);
+bool sg_template_is_raw(struct template *m, uint32_t ref, unsigned piece);
+struct operand {
+    bool in_register;
+    unsigned slot;
+    struct sg_x86_mem at;
+};
+/* The piece where an instruction reads it: before sg_template_out for the result, which may be the same row. */
+struct operand sg_template_operand(struct template *m, uint32_t ref, unsigned piece, bool bits);
+void sg_template_op(struct template *m, enum sg_x86_v v, unsigned d, unsigned a, const struct operand *b, int imm);
+void sg_template_nan(struct template *m);
+void sg_template_canon(struct template *m, unsigned d, unsigned s, enum raw_kind raw); /* quiet NaNs become PTX's */
+void sg_template_write_row(struct template *m, uint32_t ref, bool wide); /* to memory, where it is dirty */
+void sg_template_trim(struct template *m);   /* what does not come again in the block goes to memory, and gives way */
+void sg_template_flush(struct template *m);  /* dirty pieces to memory; they stay */
+void sg_template_forget(struct template *m); /* no register has anything */
+void sg_template_save(struct template *m, const struct slot *slot); /* dirty pieces of an earlier time */
+
+/* ---- template-ways.c --------------------------------------------------------------------------------------------- */
+/* How an operation is done. Pieces of 32-bit rows: 2, of 64-bit rows: 4. */
+enum form {
+    NOTHING,
+    BIN,     /* d = v a, b */
+    BIN16,   /* the same, and the low 16 bits */
+    UN,      /* d = v a */
+    FLUSHED, /* d = v a, b with subnormals flushed */
+    FMA,
+    FMA_Z,
+    ROUND, /* ADD or MUL, rounded as `imm` says */
+    FMA_ROUND,
+    TERN,
+    CONSTANT, /* with a constant of sg_template_table at imm: d = v a, constant */
+    ONE_BY,   /* d = 1 / a */
+    MINMAX,   /* of floats */
+    COMPARE,
+    COMPARE_Z,
+    SPECIAL /* in special() */
+};
+
+struct sg_template_way {
+    uint32_t v;
+    uint8_t form, raw; /* enum raw_kind of the result, and of sources that may be raw */
+    uint8_t wide;      /* pieces are of 64-bit rows */
+    uint16_t imm;
+};
+
+extern const struct sg_template_way sg_template_ways[SG_H_COUNT];
+enum { SG_FCMP_GE = 29, SG_FCMP_UNORD = 3 }; /* of vcmpps */
+
+/* ---- template-lanes.c, template-access.c: false: none of theirs -------------------------------------------------- */
+bool sg_template_lane(struct template *m, const struct sg_op *op, int h);
+bool sg_template_knows(const struct sg_op *op, int h); /* one of the two will do it */
+bool sg_template_access(struct template *m, const struct sg_op *op, int h);
+
+/* ---- template-unit.c --------------------------------------------------------------------------------------------- */
+struct sg_template_figures {
+    size_t bytes;
+    uint64_t ops, blocks;
+};
+/* Compiles what is warm from basic block `op` on; with t->lock held. False: that block was not compiled. */
+bool sg_template_unit(const struct sg_code *c, struct sg_template *t, uint32_t op, uint32_t warm,
+                      struct sg_template_figures *ret);
+
+#endif

@@ -1,0 +1,285 @@
+/* Rows of a basic block in vector registers: see template-priv.h.
+ *
+ * A piece is read into a register when it is first used, and written back at the end of the block or before a handler.
+ * When registers run out, the piece goes that is used again last (the block is straight code, so that is known): what
+ * an operation touches is found for the whole block before its code is made.
+ */
+#include "softgpu/jit/template-priv.h"
+
+#include <stddef.h>
+
+enum { RANGE_CANON = 4 }; /* vrangeps: the smaller one, its own sign; of a NaN and a number, the number */
+
+int32_t sg_template_key(uint32_t ref, unsigned piece)
+{
+    unsigned base = (ref & 3) == 3 ? 0 : ref & 3;
+    return (int32_t)(((ref >> 6) + piece) << 2 | base);
+}
+
+static struct piece *rows_piece_of(struct template *m, int32_t key)
+{
+    uint32_t base = (uint32_t)key & 3, at = (uint32_t)key >> 2;
+    if (at < m->pieces[base])
+        return &m->piece[base][at];
+    static struct piece none;
+    m->failed = true;
+    none = (struct piece){-1, UINT32_MAX};
+    return &none;
+}
+
+/* ---- what comes when --------------------------------------------------------------------------------------------- */
+static void occurs(struct template *m, uint32_t ref, unsigned kind)
+{
+    if (kind == PRED || ref == SG_NONE)
+        return;
+    for (unsigned p = 0; p < (kind == ROW64 ? 4u : 2u); p++)
+        if (!dt_push(&m->occ, (struct occurrence){sg_template_key(ref, p), UINT32_MAX}))
+            m->failed = true;
+}
+
+bool sg_template_scan(struct template *m, uint32_t from, uint32_t end)
+{
+    m->occ.n = m->occ_of.n = m->number.n = 0;
+    m->first = from;
+    for (uint32_t i = from; i < end && !m->failed; i++) {
+        const struct sg_op *op = &m->c->op[i];
+        int h = i == from ? -1 : sg_jit_lane_number(op->fn == sg_guarded ? op->inner : op->fn);
+        if (h >= 0 && !sg_template_knows(op, h))
+            h = -1;
+        if (!dt_push(&m->occ_of, (uint32_t)m->occ.n) || !dt_push(&m->number, (int16_t)h))
+            return false;
+        if (h < 0)
+            continue;
+        struct rows r;
+        r.reads = r.writes = 0;
+        r.all = false;
+        sg_jit_lane_rows(h, op, m->c, &r);
+        for (unsigned k = 0; k < r.reads; k++)
+            occurs(m, r.read[k], r.read_kind[k]);
+        for (unsigned k = 0; k < r.writes; k++)
+            occurs(m, r.write[k], r.write_kind[k]);
+    }
+    if (m->failed || !dt_push(&m->occ_of, (uint32_t)m->occ.n))
+        return false;
+    uint32_t call = UINT32_MAX; /* the next operation whose handler is called: nothing stays in a register */
+    for (uint32_t i = end; i-- > from;) {
+        uint32_t a = m->occ_of.p[i - from], b = m->occ_of.p[i - from + 1];
+        if (m->number.p[i - from] < 0)
+            call = i;
+        for (uint32_t k = a; k < b; k++) {
+            uint32_t next = rows_piece_of(m, m->occ.p[k].key)->next;
+            m->occ.p[k].next = next > i && next < end && next < call ? next : UINT32_MAX;
+        }
+        for (uint32_t k = a; k < b; k++)
+            rows_piece_of(m, m->occ.p[k].key)->next = i;
+    }
+    return !m->failed;
+}
+
+void sg_template_begin(struct template *m, uint32_t op)
+{
+    m->at = op;
+    for (uint32_t k = m->occ_of.p[op - m->first]; k < m->occ_of.p[op - m->first + 1]; k++)
+        rows_piece_of(m, m->occ.p[k].key)->next = m->occ.p[k].next;
+}
+
+/* ---- registers --------------------------------------------------------------------------------------------------- */
+struct sg_x86_mem sg_template_place(struct template *m, int32_t key)
+{
+    unsigned base = (unsigned)key & 3;
+    int32_t at = (key >> 2) * 64;
+    if (base == 2) {
+        sg_x86_load(&m->x, RAX, SG_AT(RBX, offsetof(struct sg_warp, base) + 2 * sizeof(void *)), true);
+        return SG_AT(RAX, at);
+    }
+    return SG_AT(base == 0 ? RBP : R12, at - TEMPLATE_BIAS);
+}
+
+struct sg_x86_mem sg_template_scalar(struct template *m, uint32_t ref)
+{
+    struct sg_x86_mem p = sg_template_place(m, sg_template_key(ref, 0));
+    p.disp += (int32_t)(ref & 60);
+    return p;
+}
+
+void sg_template_nan(struct template *m)
+{
+    if (!m->nan)
+        sg_x86_vm(&m->x, V_SPREAD32, ZNAN, 0, TABLE(nan32), -1);
+    m->nan = true;
+}
+
+void sg_template_canon(struct template *m, unsigned d, unsigned s, enum raw_kind raw)
+{
+    if (raw == RAW32) {
+        sg_template_nan(m);
+        sg_x86_v(&m->x, V_RANGEPS, d, ZNAN, s, RANGE_CANON);
+    } else {
+        sg_x86_vm(&m->x, V_SPREAD64, ZNAN, 0, TABLE(nan64), -1);
+        sg_x86_v(&m->x, V_RANGEPD, d, ZNAN, s, RANGE_CANON);
+        m->nan = false;
+    }
+}
+
+static void clean(struct template *m, unsigned i)
+{
+    if (m->slot[i].raw)
+        sg_template_canon(m, i, i, (enum raw_kind)m->slot[i].raw);
+    m->slot[i].raw = NOT_RAW;
+}
+
+static void write_back(struct template *m, unsigned i)
+{
+    if (!m->slot[i].dirty)
+        return;
+    clean(m, i);
+    sg_x86_vm(&m->x, V_STOREU32, i, 0, sg_template_place(m, m->slot[i].key), -1);
+    m->slot[i].dirty = false;
+}
+
+/* A register for the piece, whatever is in it; it is the piece's from now on. */
+static unsigned slot_take(struct template *m, int32_t key)
+{
+    unsigned best = SLOTS;
+    uint32_t far = 0;
+    for (unsigned i = 0; i < SLOTS; i++) {
+        const struct slot *s = &m->slot[i];
+        if (s->key == NO_KEY) {
+            best = i;
+            break;
+        }
+        if (s->pinned == m->at + 1)
+            continue;
+        uint32_t next = rows_piece_of(m, s->key)->next;
+        /* of those that do not come again, one that need not be written */
+        uint64_t rank = 2 * (uint64_t)next + !s->dirty;
+        if (best == SLOTS || rank > 2 * (uint64_t)far + !m->slot[best].dirty) {
+            best = i;
+            far = next;
+        }
+    }
+    if (best == SLOTS) {
+        m->failed = true;
+        return 0;
+    }
+    if (m->slot[best].key != NO_KEY) {
+        write_back(m, best);
+        rows_piece_of(m, m->slot[best].key)->slot = -1;
+    }
+    m->slot[best] = (struct slot){.key = key, .pinned = m->at + 1};
+    rows_piece_of(m, key)->slot = (int8_t)best;
+    return best;
+}
+
+unsigned sg_template_get(struct template *m, uint32_t ref, unsigned piece, bool bits)
+{
+    int32_t key = sg_template_key(ref, piece);
+    int s = rows_piece_of(m, key)->slot;
+    if (s < 0) {
+        s = (int)slot_take(m, key);
+        sg_x86_vm(&m->x, V_LOADU32, (unsigned)s, 0, sg_template_place(m, key), -1);
+    }
+    m->slot[s].pinned = m->at + 1;
+    if (bits)
+        clean(m, (unsigned)s);
+    return (unsigned)s;
+}
+
+unsigned sg_template_out(struct template *m, uint32_t ref, unsigned piece, enum raw_kind raw, bool keep)
+{
+    int32_t key = sg_template_key(ref, piece);
+    int s = rows_piece_of(m, key)->slot;
+    for (unsigned f = 0; f < FACTS; f++) { /* addresses of which something is known */
+        int32_t first = m->fact[f].key >> 2, at = key >> 2;
+        if (m->fact[f].key != NO_KEY && !((key ^ m->fact[f].key) & 3) && at >= first &&
+            at < first + (m->fact[f].wide ? 4 : 2))
+            m->fact[f].key = NO_KEY;
+    }
+    if (s < 0) {
+        s = (int)slot_take(m, key);
+        if (keep)
+            sg_x86_vm(&m->x, V_LOADU32, (unsigned)s, 0, sg_template_place(m, key), -1);
+    }
+    if (keep && m->slot[s].raw && m->slot[s].raw != raw)
+        clean(m, (unsigned)s);
+    m->slot[s].pinned = m->at + 1;
+    m->slot[s].dirty = true;
+    m->slot[s].raw = (uint8_t)raw;
+    return (unsigned)s;
+}
+
+bool sg_template_near(struct template *m, uint32_t ref, unsigned piece)
+{
+    const struct piece *p = rows_piece_of(m, sg_template_key(ref, piece));
+    return p->slot >= 0 || (p->next != UINT32_MAX && p->next - m->at < 200);
+}
+
+bool sg_template_is_raw(struct template *m, uint32_t ref, unsigned piece)
+{
+    int s = rows_piece_of(m, sg_template_key(ref, piece))->slot;
+    return s >= 0 && m->slot[s].raw;
+}
+
+struct operand sg_template_operand(struct template *m, uint32_t ref, unsigned piece, bool bits)
+{
+    if (sg_template_near(m, ref, piece))
+        return (struct operand){.in_register = true, .slot = sg_template_get(m, ref, piece, bits)};
+    return (struct operand){.at = sg_template_place(m, sg_template_key(ref, piece))};
+}
+
+void sg_template_op(struct template *m, enum sg_x86_v v, unsigned d, unsigned a, const struct operand *b, int imm)
+{
+    if (b->in_register)
+        sg_x86_v(&m->x, v, d, a, b->slot, imm);
+    else
+        sg_x86_vm(&m->x, v, d, a, b->at, imm);
+}
+
+void sg_template_write_row(struct template *m, uint32_t ref, bool wide)
+{
+    for (unsigned p = 0; p < (wide ? 4u : 2u); p++) {
+        int s = rows_piece_of(m, sg_template_key(ref, p))->slot;
+        if (s >= 0)
+            write_back(m, (unsigned)s);
+    }
+}
+
+void sg_template_trim(struct template *m)
+{
+    for (unsigned i = 0; i < SLOTS; i++)
+        if (m->slot[i].key != NO_KEY && m->slot[i].pinned != m->at + 1 &&
+            rows_piece_of(m, m->slot[i].key)->next == UINT32_MAX) {
+            write_back(m, i);
+            rows_piece_of(m, m->slot[i].key)->slot = -1;
+            m->slot[i] = (struct slot){.key = NO_KEY};
+        }
+}
+
+void sg_template_flush(struct template *m)
+{
+    for (unsigned i = 0; i < SLOTS; i++)
+        if (m->slot[i].key != NO_KEY)
+            write_back(m, i);
+}
+
+void sg_template_forget(struct template *m)
+{
+    for (unsigned i = 0; i < SLOTS; i++) {
+        if (m->slot[i].key != NO_KEY)
+            rows_piece_of(m, m->slot[i].key)->slot = -1;
+        m->slot[i] = (struct slot){.key = NO_KEY};
+    }
+    for (unsigned f = 0; f < FACTS; f++)
+        m->fact[f].key = NO_KEY;
+    m->nan = false;
+}
+
+void sg_template_save(struct template *m, const struct slot *slot)
+{
+    for (unsigned i = 0; i < SLOTS; i++)
+        if (slot[i].key != NO_KEY && slot[i].dirty) {
+            if (slot[i].raw)
+                sg_template_canon(m, i, i, (enum raw_kind)slot[i].raw);
+            sg_x86_vm(&m->x, V_STOREU32, i, 0, sg_template_place(m, slot[i].key), -1);
+        }
+}
