@@ -223,7 +223,7 @@ static void test_same(void **state)
     unmake(&m);
 }
 
-/* What rows of legal.def and legal-solo.def refuse; and a kernel that stores in the wrong place, which the gate sees. */
+/* What rows of legal.def and legal-solo.def refuse, and the gate of a kernel that stores in the wrong place. */
 static void test_refused(void **state)
 {
     /* clang-format off */
