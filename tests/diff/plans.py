@@ -226,6 +226,21 @@ extern "C" __global__ void top(const float *x, float *y, int m) /* the first row
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < m) y[i] = x[i] * 0.5f;
 }
+extern "C" __global__ void merged(const float *x, float *y, float *s, int n, int cols, int first) /* two roles */
+{
+    __shared__ float part[2];
+    if (blockIdx.x < first) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) y[i] = x[i] * 0.75f - 0.5f;
+    } else {
+        float a = 0;
+        for (int c = threadIdx.x; c < cols; c += 64) a += x[(blockIdx.x - first) * cols + c];
+        for (int k = 16; k; k /= 2) a += __shfl_xor_sync(~0u, a, k);
+        if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = a;
+        __syncthreads();
+        if (threadIdx.x == 0) s[blockIdx.x - first] = part[0] + part[1];
+    }
+}
 """
 
 
@@ -384,6 +399,9 @@ class Maker:
             self.launch("unary", *flat, src, out, n, {"f32": 0.5})
             self.launch("gelu", *flat, src, (out, 4 * n), n)
             return self.value(out, 2 * rows, cols)
+        elif kind == "merged":  # elements, and sums of rows, in one launch
+            sums = self.value("s%d" % len(self.launches), rows, 1)
+            self.launch(kind, [up(n, 64) + rows, 1, 1], [64, 1, 1], 0, src, out, sums, n, cols, up(n, 64))
         elif kind == "oddrows":
             self.launch(kind, [rows, 1, 1], [48, 1, 1], 0, src, out, cols)
         elif kind == "colsum":
@@ -416,6 +434,7 @@ FAVOUR = {"prefetch": ["gemm", "bias2d", "bias4"], "dead-blocks": ["top"], "spli
           "register": ["gather", "scatter", "gemm", "gelu", "bias4", "pad", "beside"],
           "recompute": ["pad", "filled", "beside", "gather", "unary", "rowsum", "gemm"],
           "narrow-blocks": ["gather", "unary", "warprows"],
+          "roles": ["merged", "merged", "unary", "gelu", "rowsum"],
           "slice": ["patch", "patch", "unrolled", "tiles", "warprows"],
           "tails": ["patch", "patch", "unrolled", "tiles", "warprows"],
           "pack": ["patch", "warprows", "rowsum", "flip", "ring", "unary"],
