@@ -13,8 +13,9 @@
  *
  * Below it is the template tier (template.c), which compiles basic blocks at once after a few visits.
  *
- * DOVETAIL_SOFTGPU_JIT: `templates` for the template tier, 1 for LLVM above it, `always` everything by LLVM at its
- * first use, and waits for it, `templates-always` every block at its first visit (tests); otherwise all is interpreted.
+ * DOVETAIL_SOFTGPU_JIT: `templates`, the default, for the template tier, 1 for LLVM above it, `always` everything by
+ * LLVM at its first use, and waits for it, `templates-always` every block at its first visit (tests), 0: all is
+ * interpreted.
  */
 #ifndef DT_SOFTGPU_JIT_H
 #define DT_SOFTGPU_JIT_H
