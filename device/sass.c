@@ -91,7 +91,8 @@ static void sass_operand(const struct sass_inst *i, unsigned at, bool half, unsi
         sass_forget(mask, 32, 32);
         return;
     }
-    if (at == 32 && (form == 3 || form == 5)) {
+    bool select = i->op->cls == SASS_SELECT && blackwell(i->sm); /* 3: of 64 bits, in registers */
+    if (at == 32 && ((form == 3 && !select) || form == 5)) {
         o->kind = SASS_CONST;
         o->value = bits(i, 40, 14) * 4;
         o->bank = (uint8_t)bits(i, 54, 5);
@@ -186,7 +187,8 @@ static unsigned size_of(unsigned code) { return code == 5 ? 2 : code == 6 ? 4 : 
 /* Is it a MOV.64, UMOV.64, SEL.64? */
 static bool moves_two(const struct sass_inst *i)
 {
-    return blackwell(i->sm) && (bits(i, 9, 3) == 2 || (i->op->cls == SASS_MOVE && bits(i, 80, 1)));
+    bool select = i->op->cls == SASS_SELECT;
+    return blackwell(i->sm) && (bits(i, 9, 3) == 2 || (select ? bits(i, 9, 3) == 3 : bits(i, 80, 1)));
 }
 
 /* Registers of an atomic's value: by size (73-75), and of floats by type (76, too). */
@@ -290,7 +292,8 @@ bool sass_decode(const uint64_t word[2], unsigned sm, struct sass_inst *ret)
     bool other = (code == 0x03c && bits(&i, 73, 1)) || (code == 0x03e && kind);
     /* moves are followed: of 64 bits by these forms alone */
     bool move = blackwell(sm) && (code == 0x002 || code == 0x007 || code == 0x082 || code == 0x087);
-    other |= move && !(1U << bits(&i, 9, 3) & (1U << 1 | 1U << 2 | 1U << 4 | 1U << 6));
+    unsigned known = 1U << 1 | 1U << 2 | 1U << 4 | 1U << 6 | (code == 0x007 ? 1U << 3 : 0);
+    other |= move && !(1U << bits(&i, 9, 3) & known);
     i.op = other ? NULL : sass_find(code, sm);
     i.guard = (uint8_t)bits(&i, 12, 3);
     i.guard_not = bits(&i, 15, 1);

@@ -32,7 +32,7 @@ NO_REGISTER = set("CALL ISETP UISETP FSETP DSETP HSETP2 FCHK RET PLOP3 UPLOP3 R2
                   "STAS RED REDG BRA BRX BRXU CCTL LDGSTS UBLKCP UBLKPF LDGDEPBAR WARPSYNC QSPC".split())
 # One opcode, or a kind of it, under more than one name there.
 # Of small floats: conversions from and to them, those of eight bits with four or five of exponent aside.
-FORMATS = re.compile(r"\.(E8|E2M1|E2M3|E3M2|RS)\b|\.S2\b")
+FORMATS = re.compile(r"\.(E8|E2M1|E2M3|E3M2|RS|TF32)\b|\.S2\b")
 ALIASES = {"CGAERRBAR": "ERRBAR", "REDG": "RED", "UCGABAR_ARV": "UCGABAR", "UCGABAR_WAIT": "UCGABAR"}
 
 
