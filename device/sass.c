@@ -200,7 +200,7 @@ static unsigned atomic_width(const struct sass_inst *i)
         return size == 2 || size == 5 || size == 6 ? 2 : 1;
     if (i->op->cls == SASS_ATOMIC)
         return w ? w : 1;
-    return size == 2 || size == 5 ? 2 : size == 4 ? 4 : 1;
+    return size == 2 || size == 3 || size == 5 ? 2 : size == 4 ? 4 : 1;
 }
 
 static unsigned ones(unsigned v) { return v ? (v & 1) + ones(v >> 1) : 0; }
