@@ -107,7 +107,7 @@ static void lists(void **state)
 {
     int n = 0;
     assert_int_equal(dev_list(listed, &n, NULL), 0);
-    assert_int_equal(n, 5);
+    assert_int_equal(n, 6);
 }
 
 static void runs(void **state)
