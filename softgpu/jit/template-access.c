@@ -287,16 +287,22 @@ static void load_vectors(struct template *m, const struct sg_op *op)
     fork_end(m, &s);
 }
 
-static void shared_store(struct template *m, const struct sg_op *op)
+/* The two halves of what is stored, in registers; what the slow way finds in them is as it is now. */
+static void access_value(struct template *m, const struct sg_op *op, unsigned v[2], struct slow *s)
 {
-    struct slow s = {.jumps = 0};
-    unsigned f = fact(m, op->a, false, 4, false), v[2];
     for (unsigned h = 0; h < 2; h++)
         v[h] = sg_template_get(m, op->b, h, true);
     sg_template_trim(m);
     for (unsigned i = 0; i < SLOTS; i++)
-        s.slot[i] = m->slot[i];
-    s.nan = m->nan;
+        s->slot[i] = m->slot[i];
+    s->nan = m->nan;
+}
+
+static void shared_store(struct template *m, const struct sg_op *op)
+{
+    struct slow s = {.jumps = 0};
+    unsigned f = fact(m, op->a, false, 4, false), v[2];
+    access_value(m, op, v, &s);
     access_guarded(m, op, &s);
     for (unsigned h = 0; h < 2; h++) {
         shared_at(m, op, f, h, h ? RCX : RAX, 1, &s);
@@ -391,12 +397,7 @@ static void global_store(struct template *m, const struct sg_op *op)
 {
     struct slow s = {.jumps = 0};
     unsigned f = fact(m, op->a, true, 4, false), v[2];
-    for (unsigned h = 0; h < 2; h++)
-        v[h] = sg_template_get(m, op->b, h, true);
-    sg_template_trim(m);
-    for (unsigned i = 0; i < SLOTS; i++)
-        s.slot[i] = m->slot[i];
-    s.nan = m->nan;
+    access_value(m, op, v, &s);
     global_access(m, op, f, 4, true, &s);
     for (unsigned h = 0; h < 2; h++)
         sg_x86_vm(&m->x, V_STOREU32, v[h], 0, SG_AT(h ? RCX : RAX, 0), -1);

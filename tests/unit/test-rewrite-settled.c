@@ -170,6 +170,36 @@ static const struct settled_case *case_of(const char *name)
     return c;
 }
 
+/* The two launches, the second one started early: tried and accepted, in as many orders as are due. */
+static void start_early(struct world *w, struct rw_trial *t)
+{
+    const uint32_t pair[2] = {0, 1};
+    struct dt_err e = {0};
+    struct dt_str why = {0};
+    enum rw_verdict v;
+    must(rw_edit_init(&w->x, &rw_programmatic, dev_info(w->dev), &w->opt, &w->p.state.p[0], pair, 2, &e), &e);
+    int r = rw_programmatic.open(&w->x, &v, &why, &e);
+    r = r ? r : rw_programmatic.build(&w->x, 0, &why, &e);
+    if (r)
+        fail_msg("%s", r < 0 ? e.detail : why.s);
+    dt_str_done(&why);
+    for (size_t i = 0; i < w->x.part.n; i++)
+        snprintf(w->x.part.p[i].module, sizeof w->x.part.p[i].module, "f%zu", i);
+    must(rw_state_make(&w->p, &w->x, &w->next, &w->fused, &e), &e);
+    w->p.gate.orders = 8;
+    must(rw_trial_begin(t, &w->p.gate, &w->x, &w->next, w->fused, &e), &e);
+    must(rw_trial_finish(t, &e), &e);
+}
+
+static void start_early_done(struct world *w, struct rw_trial *t)
+{
+    rw_trial_done(t);
+    rw_state_done(&w->next);
+    rw_programmatic.close(&w->x);
+    rw_edit_done(&w->x);
+    world_close(w);
+}
+
 /* A rewrite that leaves code as it is runs no order of settled launches when it is accepted, and one of any other. */
 static void test_same_code(void **state)
 {
@@ -179,33 +209,14 @@ static void test_same_code(void **state)
         unsigned orders;
     } x[] = {{"plain", 1, 0}, {"plain", 0, 1}, {"guarded-by-data", 1, 1}, {"volatile", 1, 1}, {"atomic", 1, 1}};
     for (size_t k = 0; k < sizeof x / sizeof x[0]; k++) {
-        const uint32_t pair[2] = {0, 1};
         struct world w;
         struct rw_trial t;
-        struct dt_err e = {0};
-        struct dt_str why = {0};
-        enum rw_verdict v;
         rw_hooks.glance = x[k].glance;
         open_case(&w, case_of(x[k].name), true);
-        must(rw_edit_init(&w.x, &rw_programmatic, dev_info(w.dev), &w.opt, &w.p.state.p[0], pair, 2, &e), &e);
-        int r = rw_programmatic.open(&w.x, &v, &why, &e);
-        r = r ? r : rw_programmatic.build(&w.x, 0, &why, &e);
-        if (r)
-            fail_msg("%s: %s", x[k].name, r < 0 ? e.detail : why.s);
-        dt_str_done(&why);
-        for (size_t i = 0; i < w.x.part.n; i++)
-            snprintf(w.x.part.p[i].module, sizeof w.x.part.p[i].module, "f%zu", i);
-        must(rw_state_make(&w.p, &w.x, &w.next, &w.fused, &e), &e);
-        w.p.gate.orders = 8;
-        must(rw_trial_begin(&t, &w.p.gate, &w.x, &w.next, w.fused, &e), &e);
-        must(rw_trial_finish(&t, &e), &e);
+        start_early(&w, &t);
         if (t.orders != x[k].orders)
             fail_msg("%s: %u orders", x[k].name, t.orders);
-        rw_trial_done(&t);
-        rw_state_done(&w.next);
-        rw_programmatic.close(&w.x);
-        rw_edit_done(&w.x);
-        world_close(&w);
+        start_early_done(&w, &t);
     }
     rw_hooks.glance = 0;
 }
@@ -215,12 +226,10 @@ static void test_mixed(void **state)
 {
     static const char rounds[] = "mov.u32 %r7, 0;\nAGAIN:\nadd.s32 %r5, %r5, %r7;\nadd.s32 %r7, %r7, 1;\n"
                                  "setp.lt.u32 %p2, %r7, 100;\n@%p2 bra AGAIN;\nst.global.u32 [%d5], %r5;\n";
-    const uint32_t pair[2] = {0, 1};
     struct world w;
     struct rw_trial t;
     struct dt_err e = {0};
-    struct dt_str text = {0}, why = {0};
-    enum rw_verdict v;
+    struct dt_str text = {0};
     dt_str_add(&text, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
     for (int k = 0; k < 2; k++) {
         struct dt_str ptx = {0};
@@ -245,15 +254,7 @@ static void test_mixed(void **state)
     uint64_t small = w.p.state.p[0].cost[1].instructions;
     assert_true(w.p.state.p[0].cost[0].instructions > 4 * small);
     rw_hooks.glance = 2 * small;
-    must(rw_edit_init(&w.x, &rw_programmatic, dev_info(w.dev), &w.opt, &w.p.state.p[0], pair, 2, &e), &e);
-    assert_int_equal(rw_programmatic.open(&w.x, &v, &why, &e), 0);
-    assert_int_equal(rw_programmatic.build(&w.x, 0, &why, &e), 0);
-    for (size_t i = 0; i < w.x.part.n; i++)
-        snprintf(w.x.part.p[i].module, sizeof w.x.part.p[i].module, "f%zu", i);
-    must(rw_state_make(&w.p, &w.x, &w.next, &w.fused, &e), &e);
-    w.p.gate.orders = 8;
-    must(rw_trial_begin(&t, &w.p.gate, &w.x, &w.next, w.fused, &e), &e);
-    must(rw_trial_finish(&t, &e), &e);
+    start_early(&w, &t);
     unsigned seen = 0;
     for (size_t k = 0; k < w.p.gate.tried.n; k++) {
         const struct rw_tried *q = &w.p.gate.tried.p[k];
@@ -264,12 +265,7 @@ static void test_mixed(void **state)
     }
     assert_int_equal(seen, 3);
     assert_true(t.order_work > 0 && t.order_work < 2 * small * RW_TRIAL_ORDERS);
-    rw_trial_done(&t);
-    rw_state_done(&w.next);
-    rw_programmatic.close(&w.x);
-    rw_edit_done(&w.x);
-    dt_str_done(&why);
-    world_close(&w);
+    start_early_done(&w, &t);
     rw_hooks.glance = 0;
 }
 
