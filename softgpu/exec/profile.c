@@ -521,7 +521,7 @@ void sg_profile_run(struct sg_warp *w, const struct sg_op *op)
         if (p->steps < MAX_STEPS) {
             follow(p, w, op);
         }
-        op = op->fn(w, op);
+        op = sg_step(w, op);
     }
 }
 

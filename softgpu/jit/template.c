@@ -44,7 +44,7 @@ static void make(const struct sg_code *c, struct sg_template *t, uint32_t op, ui
     double begin = template_seconds();
     if (t->denied || t->bytes > MOST_CODE || __atomic_load_n(&all, __ATOMIC_RELAXED) > MOST_ALL ||
         !sg_template_unit(c, t, op, warm, &f))
-        t->bb[c->op[op].x].refused = true;
+        __atomic_store_n(&t->bb[c->op[op].x].refused, true, __ATOMIC_RELAXED);
     __atomic_fetch_add(&all, f.bytes, __ATOMIC_RELAXED);
     pthread_mutex_lock(&lock);
     sums.units += f.bytes != 0;
@@ -67,7 +67,8 @@ const struct sg_op *sg_template_visit(struct sg_warp *w, const struct sg_op *op)
         bool always = sg_jit_mode() == SG_JIT_TEMPLATES_ALWAYS;
         uint32_t visits = __atomic_load_n(&b->visits, __ATOMIC_RELAXED) + 1;
         __atomic_store_n(&b->visits, visits, __ATOMIC_RELAXED);
-        if ((visits < WARM && !always) || b->refused || pthread_mutex_trylock(&t->lock))
+        if ((visits < WARM && !always) || __atomic_load_n(&b->refused, __ATOMIC_RELAXED) ||
+            pthread_mutex_trylock(&t->lock))
             return sg_isa()[SG_H_BB](w, op);
         if (!b->fn && !b->refused)
             make(c, t, (uint32_t)(op - c->op), always ? 0 : WARM / 2);

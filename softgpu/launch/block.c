@@ -209,7 +209,7 @@ static enum sg_stop block_turn(struct sg_block *b, int64_t fuel)
             sg_profile_run(w, op);
         else
             while (op)
-                op = op->fn(w, op);
+                op = sg_step(w, op);
         if (w->stop == SG_FAULT || wk->fault)
             return SG_FAULT;
     }

@@ -71,6 +71,12 @@ struct sg_op {
     uint16_t rnd;      /* SG_RN… | SG_FTZ | SG_SAT */
 };
 
+/* Execute the operation; the next one, NULL: the warp stops. Another thread may put compiled code in its place. */
+static inline const struct sg_op *sg_step(struct sg_warp *w, const struct sg_op *op)
+{
+    return __atomic_load_n(&op->fn, __ATOMIC_RELAXED)(w, op);
+}
+
 enum sg_rnd {
     SG_RN,
     SG_RZ,
