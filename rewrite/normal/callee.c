@@ -332,7 +332,8 @@ static int map(struct callee *c, const struct active *a, struct ptx_opnd *o)
     struct ptx_opnd *e = dt_new_array(&c->m->arena, struct ptx_opnd, (size_t)o->n + 1);
     if (!e)
         return callee_nomem(c);
-    memcpy(e, o->elem, o->n * sizeof *e);
+    if (o->n) /* a list may be empty */
+        memcpy(e, o->elem, o->n * sizeof *e);
     o->elem = e;
     int r = 0;
     for (unsigned k = 0; k < o->n && r == 0; k++)
