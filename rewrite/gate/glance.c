@@ -114,18 +114,18 @@ static int glance_blocks(const struct rw_trial *t, struct dev_some *some, uint32
         double share =
             part->cut ? (double)t->next->prog->step[l].blocks / (double)t->now->prog->step[t->x->launch[of - 1]].blocks
                       : 1;
-        wanted[l] = true;
-        if (part->cut && blocks < FEW * least) { /* all of them */
-            all += blocks;
-            few += blocks;
-            continue;
-        }
-        if (blocks < FEW * least || (!of && t->n > 1))
+        if ((!part->cut && blocks < FEW * least) || (!of && t->n > 1))
             return 0; /* the last: which of the distinct bytes of S are whose? */
         int r = ana_steady(t->next->prog, l, &steady, &same, e);
         if (r < 0 || !(steady || same))
             return r;
         *ret_by_data |= !steady;
+        wanted[l] = true;
+        if (blocks < FEW * least) { /* all of them */
+            all += blocks;
+            few += blocks;
+            continue;
+        }
         if (!(list[k] = dt_malloc(((size_t)n + 2) * sizeof *list[k])))
             return glance_nomem(e);
         if (!(n = glance_pick(l, blocks, part->heavy, n, list[k])))
