@@ -244,7 +244,7 @@ def differs(theirs, row, sm):
     return None if a == b else f"'{b}' for '{a}'"
 
 
-def lives_differ(theirs, row, drawn):
+def lives_differ(theirs, row, drawn, sm):
     """Registers and predicates written, and those that a float instruction reads, against what is drawn. Uniform
     predicates are not followed. A call is drawn with what its function may change, a copy to shared memory with the
     predicate that it reads."""
@@ -254,7 +254,7 @@ def lives_differ(theirs, row, drawn):
         return None
     _, want, wanted = drawn
     want = {r for r in want if not r.startswith("UP") and not (r[0] == "P" and "P*" in written)}
-    if op == "UMOV" and not want: # nobody reads it, and sm_87's is not drawn at all then
+    if sm == 87 and op == "UMOV" and not want: # what nobody reads is not drawn at all there
         return None
     if written - {"P*"} != want:
         return f"writes {sorted(written)} for {sorted(want)}"
@@ -274,7 +274,7 @@ def compare(cubin, sm, printer):
     now = next(lives, None)
     for (at, t, _, _), row in zip(rows, mine): # what is never reached is not drawn
         if now and now[0] == at:
-            if (what := lives_differ(t, row, now)):
+            if (what := lives_differ(t, row, now, sm)):
                 bad.append(f"sm_{sm}: {what}: {t}")
             now = next(lives, None)
     assert now is None, "drawn lives without an instruction"
