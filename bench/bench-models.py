@@ -14,7 +14,7 @@ plans    launches and times before and after by the plan's own method (modeled o
 
 usage: bench-models.py --build DIR --out DIR [OPTION…] [--layers N] [MODEL…]
        bench-models.py --build DIR --out DIR [OPTION…] --sizes [NAME…]
-options: --json, --device SPEC,…, --budget SECONDS, --keep DIR
+options: --json, --device SPEC,…, --budget SECONDS, --allow KIND,…, --keep DIR
 """
 import argparse
 import collections
@@ -188,6 +188,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--device", default=os.environ.get("DOVETAIL_DEVICE", DEVICES))
     p.add_argument("--budget", help="seconds of planning, as dovetail's")
+    p.add_argument("--allow", help="kinds that are off by themselves, as dovetail's")
     p.add_argument("--layers", type=int, help="of each model; default: what tests/models/generate.py takes")
     p.add_argument("--keep", metavar="DIR")
     p.add_argument("--sizes", action="store_true")
@@ -197,6 +198,9 @@ def main():
         {m: [m] + (["--layers", str(o.layers)] if o.layers else []) for m in o.model or MODELS}
     tool = os.path.join(o.build, "client/dovetail")
     options = ["--budget", o.budget, "--timeout", str(int(float(o.budget)) * 4)] if o.budget else []
+    options += ["--allow", o.allow] if o.allow else []
+    if o.keep:
+        os.makedirs(o.keep, exist_ok=True)
     file = results.Growing(o.out, "models")
     plans, failed = file.run["plans"], 0
     print(f"{'model':26} {'device':10} {'launches':>12} {'a layer':>13} {'baseline us':>12} {'plan us':>10} "
