@@ -52,6 +52,8 @@ SIZES = {
     "attention-2048-vector": "attention --tokens 2048 --tiles vector",
     "attention-large-512-vector": "attention --large --tokens 512 --tiles vector",
     "gpt2-medium-512": "gpt2 --large --tokens 512",
+    "h2o-512": "h2o --tokens 512", "h2o-512-vector": "h2o --tokens 512 --tiles vector",
+    "h2o-2048-vector": "h2o --tokens 2048 --tiles vector",
 }
 # parts of a Llama-like layer in Triton's kernels (tests/models/llama): graphs that are there, for one architecture each
 LLAMA = {f"llama-{part}-{tokens}": f"{ROOT}/tests/models/llama/{part}-{tokens}.json" for part, also in

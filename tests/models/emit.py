@@ -48,6 +48,17 @@ def row_fold(name, rows, width, start, fold):
     return entry(name, [("float", "T_red"), ("float", "x")], body, (-(-rows // 256), 1, 1), (256, 1, 1))
 
 
+def column_sum(name, batch, rows, width):
+    """Sums down the columns of `batch` matrices, a thread a column, that keeps its partial result in global memory."""
+    column = "((((int)blockIdx.x) * 256) + ((int)threadIdx.x))"
+    element = f"x[((((({column} / {width}) * {rows * width}) + (k * {width})) + ({column} % {width})))]"
+    guard = "" if batch * width % 256 == 0 else f"if ({column} < {batch * width}) "
+    body = (f"  {guard}{{\n    T_red[{column}] = 0.000000e+00f;\n  }}\n"
+            f"  for (int k = 0; k < {rows}; ++k) {{\n"
+            f"    {guard}{{\n      T_red[{column}] = (T_red[{column}] + {element});\n    }}\n  }}\n")
+    return entry(name, [("float", "T_red"), ("float", "x")], body, (-(-batch * width // 256), 1, 1), (256, 1, 1))
+
+
 def row_sum(name, rows, width, more, value):
     """Sums by rows, a warp a row of 32 rows: partial sums of a lane, then a tree in volatile shared memory without a
     barrier between its steps. `value(i, row)`: what is added for element i; `more`: further parameters."""

@@ -2,7 +2,7 @@
 """Writes a model of real size as a graph: DIR/graph.json and its kernels, DIR/MODEL.cu. README.md says which there are.
 Prints its name and its layers.
 
-usage: generate.py bert|gpt2|resnet [--layers N] [--small] -o DIR
+usage: generate.py MODEL [--layers N] [--small] [--tokens N] [--large] [--tiles STYLE] [--stage N] -o DIR
 """
 import argparse
 import json
@@ -14,7 +14,7 @@ import transformer
 
 # name: the function that makes it of the options, and layers if nothing else is said
 MODELS = {"bert": (transformer.bert, 12), "gpt2": (transformer.gpt2, 1), "resnet": (resnet.resnet, 1),
-          "ffn": (sized.ffn, 1), "attention": (sized.attention, 1), "experts": (sized.experts, 1)}
+          "ffn": (sized.ffn, 1), "attention": (sized.attention, 1), "h2o": (sized.h2o, 1), "experts": (sized.experts, 1)}
 
 
 class Options(argparse.Namespace):

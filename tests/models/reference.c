@@ -1,15 +1,15 @@
 /* The models of transformer.py and resnet.py again, in plain C and double precision: what the kernels' results are held
  * against.
  *
- * Usage: models-reference bert|gpt2|resnet|ffn|attention LAYERS full|small DIR [SEED]. DIR/out.bin is what `dovetail
+ * Usage: models-reference bert|gpt2|resnet|ffn|attention|h2o LAYERS full|small DIR [SEED]. DIR/out.bin is what `dovetail
  * run --dump DIR [--seed SEED]` left. Written from the models' definitions: no launches, no layouts of a kernel, no
  * pool. What is shared with the generator is the list of weights, their ranges and their seeds. corpus/reference.h has
  * fills and comparison.
  */
 #include "../corpus/reference.h"
 
-enum { TOKENS = 128, HIDDEN = 768, FFN = 3072, HEAD = 64, WIDE = 256, PIXELS = 56 * 56 }; /* at most */
-static size_t tokens = TOKENS, heads = 12, hidden = HIDDEN, ffn = FFN, channels = WIDE / 4, side = 56;
+enum { TOKENS = 128, HIDDEN = 768, FFN = 3072, HEADS = 12, HEAD = 64, WIDE = 256, PIXELS = 56 * 56 }; /* at most */
+static size_t tokens = TOKENS, heads = HEADS, hidden = HIDDEN, ffn = FFN, channels = WIDE / 4, side = 56;
 
 static double weight[FFN * HIDDEN], vec[FFN]; /* one at a time */
 
@@ -51,6 +51,8 @@ static void layer_norm(double *x, uint64_t seed)
     }
 }
 
+static double heavy[HEADS * TOKENS]; /* of each key: what all queries give to it */
+
 /* q, k, v: [tokens][stride]; mask: [tokens], 0 for what nobody sees, or NULL: none sees a later one. */
 static void attention(const double *q, const double *k, const double *v, size_t stride, const int *mask, double *out)
 {
@@ -64,6 +66,8 @@ static void attention(const double *q, const double *k, const double *v, size_t 
                 p[j] = (mask ? mask[j] != 0 : j <= i) ? sum / sqrt(HEAD) : -INFINITY;
             }
             softmax_rows(p, 1, tokens);
+            for (size_t j = 0; j < tokens; j++)
+                heavy[head * tokens + j] += p[j];
             for (size_t d = head * HEAD; d < (head + 1) * HEAD; d++) {
                 out[i * hidden + d] = 0;
                 for (size_t j = 0; j < tokens; j++)
@@ -201,6 +205,23 @@ static bool part(bool ffn_part, const char *dir, uint64_t seed)
     return compare(dir, "out", h, tokens * hidden, false, 1e-5);
 }
 
+/* Q and K come by heads, [heads][tokens][HEAD], V as [heads][HEAD][tokens]; Q is not scaled by the kernels, so it is
+ * made larger here by what the textbook divides by. */
+static bool h2o(const char *dir, uint64_t seed)
+{
+    size_t part = tokens * hidden;
+    for (uint64_t which = 0; which < 3; which++) {
+        fill(x, part, -1, 1, which + 1 + seed);
+        for (size_t i = 0; i < part; i++) {
+            size_t head = i / (tokens * HEAD), in = i % (tokens * HEAD);
+            size_t token = which == 2 ? in % tokens : in / HEAD, d = which == 2 ? in / tokens : in % HEAD;
+            qkv[which * part + token * hidden + head * HEAD + d] = x[i] * (which ? 1 : sqrt(HEAD));
+        }
+    }
+    attention(qkv, qkv + part, qkv + 2 * part, hidden, NULL, n);
+    return compare(dir, "out", n, part, false, 1e-5) && compare(dir, "heavy", heavy, heads * tokens, false, 1e-5);
+}
+
 static bool resnet(uint64_t layers, const char *dir, uint64_t seed)
 {
     fill(image, channels * side * side, 0, 1, 1 + seed);
@@ -212,7 +233,7 @@ static bool resnet(uint64_t layers, const char *dir, uint64_t seed)
 int main(int argc, char **argv)
 {
     if (argc < 5 || argc > 6) {
-        fprintf(stderr, "usage: %s bert|gpt2|resnet|ffn|attention LAYERS full|small DIR [SEED]\n", argv[0]);
+        fprintf(stderr, "usage: %s bert|gpt2|resnet|ffn|attention|h2o LAYERS full|small DIR [SEED]\n", argv[0]);
         return 2;
     }
     uint64_t layers = strtoull(argv[2], NULL, 0), seed = argc == 6 ? strtoull(argv[5], NULL, 0) : 0;
@@ -221,6 +242,7 @@ int main(int argc, char **argv)
     bool ffn_part = !strcmp(argv[1], "ffn");
     bool ok = ffn_part || !strcmp(argv[1], "attention") ? part(ffn_part, argv[4], seed)
               : !strcmp(argv[1], "resnet")              ? resnet(layers, argv[4], seed)
+              : !strcmp(argv[1], "h2o")                 ? h2o(argv[4], seed)
                                                         : transformer(!strcmp(argv[1], "bert"), layers, argv[4], seed);
     return ok ? 0 : 1;
 }

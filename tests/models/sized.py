@@ -1,6 +1,6 @@
-"""Parts of models at the sizes that they have in use: a feed-forward network, attention, a mixture of experts. As in
-transformer.py, in one of two styles: small tiles, or register tiles of 128 x 128. reference.c computes the first two by
-the textbook.
+"""Parts of models at the sizes that they have in use: a feed-forward network, attention, H2O's attention, a mixture of
+experts. As in transformer.py, in one of two styles: small tiles, or register tiles of 128 x 128. reference.c computes
+the first three by the textbook.
 """
 import emit
 from model import Model, Tensor
@@ -24,6 +24,19 @@ def attention(o):
     m = Transformer(o.title("attention"), o.small, o.tokens, o.heads, o.tiles)
     mask = m.buffer("mask", "input", m.tokens, "i8", span=(0, 8), seed=2)
     m.bert_attention(0, m.x, mask, m.out)
+    return m
+
+
+def h2o(o):
+    """Attention that keeps the keys which are looked at most (H2O, NeurIPS 2023): causal, behind Q, K and V by heads,
+    and of each key the sum of its probabilities over all queries. 10 launches."""
+    m = Transformer(o.title("h2o"), o.small, o.tokens, o.heads, o.tiles, x=False)
+    q, k, v = (m.buffer(name, "input", m.flat, span=(-1, 1), seed=seed)
+               for seed, name in enumerate(("q", "k", "v"), 1))
+    heavy = m.buffer("heavy", "output", m.heads * m.tokens)
+    p = m.causal(q, k)
+    m.context(p, v, m.out)
+    m.launch(emit.column_sum("fused_sum_kernel0", m.heads, m.tokens, m.tokens), [heavy], [p])
     return m
 
 

@@ -32,13 +32,13 @@ class Transformer(Model):
     register tiles of 128 x 128 (dense) or 128 x 64, by blocks of (16, 16) threads that keep 8 x 8 or 8 x 4 sums each
     and move single elements or four; then bias and activation are one launch."""
 
-    def __init__(self, name, small, tokens=128, heads=12, tiles="small"):
+    def __init__(self, name, small, tokens=128, heads=12, tiles="small", x=True):
         super().__init__(name)
         self.tokens, self.heads, self.head = (32, 3, 64) if small else (tokens, heads, 64)
         self.tiles = tiles
         self.hidden = self.heads * self.head
         self.ffn, self.flat, self.squares = 4 * self.hidden, self.tokens * self.hidden, self.heads * self.tokens ** 2
-        self.x = self.buffer("x", "input", self.flat, span=(-1, 1), seed=1)
+        self.x = self.buffer("x", "input", self.flat, span=(-1, 1), seed=1) if x else None
         self.out = self.buffer("out", "output", self.flat)
 
     def bias(self, layer, what, count, seed):
@@ -100,7 +100,12 @@ class Transformer(Model):
         return self.launch(emit.copy("fused_reshape_1_kernel0", self.squares), [Tensor(self.squares)],
                            [self.softmax(s)])
 
-    def context(self, p, v):
+    def causal(self, q, k):
+        """Probabilities of attention that sees no later token."""
+        return self.attend(q, k, lambda i: f"((int)(({i} % {self.tokens}) <= (({i} / {self.tokens}) % {self.tokens})))",
+                           [], [])
+
+    def context(self, p, v, out=None):
         """Blocks of 48 threads and 12 rows, which do not divide the tokens, or in register tiles of 128 rows; then
         [tokens][hidden] again."""
         width, plane = self.heads * self.head, self.tokens * self.head
@@ -109,7 +114,7 @@ class Transformer(Model):
         apart = self.launch(kernel, [Tensor(self.flat)], [p, v])
         kernel = emit.copy("fused_reshape_transpose_copy_reshape_kernel0", self.flat, lambda i: (
             f"((((({i} % {width}) / {self.head}) * {plane}) + (({i} / {width}) * {self.head})) + ({i} % {self.head}))"))
-        return self.launch(kernel, [Tensor(self.flat)], [apart])
+        return self.launch(kernel, [out or Tensor(self.flat)], [apart])
 
     def add_residual(self, x, bias, residual, out=None):
         return self.elementwise("fused_reshape_add_add_kernel0", self.flat, floats("x", "bias", "residual"),
@@ -194,9 +199,7 @@ class Transformer(Model):
         q = part("transpose_divide", lambda i: f"({self.by_heads(i, wide)} * 1.250000e-01f)")
         k = part("transpose", lambda i: self.by_heads(i, wide, self.hidden))
         v = part("transpose_transpose", lambda i: self.by_heads(i, wide, 2 * self.hidden, across=True))
-        p = self.attend(q, k, lambda i: f"((int)(({i} % {self.tokens}) <= (({i} / {self.tokens}) % {self.tokens})))",
-                        [], [])
-        o = self.dense(self.context(p, v), f"l{layer}_wo", self.hidden, self.hidden, base + 5)
+        o = self.dense(self.context(self.causal(q, k), v), f"l{layer}_wo", self.hidden, self.hidden, base + 5)
         h = self.add_residual(o, self.bias(layer, "bo", self.hidden, base + 6), x)
         return self.feed_forward(self.layer_norm(h, layer, 2, base + 7), h, layer, base + 9, (
             "fused_power_multiply_add_tanh_multiply_kernel0", TANH, lambda x: f"gelu_tanh({x})"), out)
