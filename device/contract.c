@@ -257,13 +257,13 @@ struct ptx_module *dev_explicit(const struct ptx_module *m, const char *entry, c
     return one;
 }
 
-struct ptx_module *dev_explicit_module(const struct ptx_module *m, const char *arch)
+struct ptx_module *dev_explicit_module(const struct ptx_module *m, const char *ptx, size_t len, const char *arch)
 {
     struct ptx_module *all = NULL;
     void *want = NULL, *got = NULL;
     size_t nwant = 0, ngot = 0;
     int changed = 0;
-    if (dev_identity(m, NULL, arch) != DEV_CONTRACTED || ptx_clone(m, NULL, &all, NULL) < 0)
+    if (dev_identity_of_text(m, ptx, len, arch) != DEV_CONTRACTED || ptx_clone(m, NULL, &all, NULL) < 0)
         return NULL;
     for (uint32_t i = 0; i < all->nfunc && changed >= 0; i++) {
         struct ptx_function *f = all->func[i];

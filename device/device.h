@@ -109,12 +109,14 @@ enum dev_identity { DEV_IDENTICAL, DEV_OPEN, DEV_CONTRACTED, DEV_UNKNOWN };
 /* Is `entry` of the module (NULL: all of it), printed with .rn, the same machine code? OPEN: no open product reaches an
  * open sum in it, so it stays as it is, without .rn. UNKNOWN: there is no nvJitLink. */
 enum dev_identity dev_identity(const struct ptx_module *m, const char *entry, const char *arch);
+/* The same of all of m, whose text is `ptx`, so that its code is at hand if it was assembled before. */
+enum dev_identity dev_identity_of_text(const struct ptx_module *m, const char *ptx, size_t len, const char *arch);
 /* The entry with its contractions written out in such a way that its machine code is the same, as a module of its own.
  * NULL: no such form was found. */
 struct ptx_module *dev_explicit(const struct ptx_module *m, const char *entry, const char *arch);
-/* The whole module, with every entry that ptxas contracts in explicit form, and the same machine code. NULL: there is
- * nothing to do, or no such form was found. */
-struct ptx_module *dev_explicit_module(const struct ptx_module *m, const char *arch);
+/* The whole module, whose text is `ptx`, with every entry that ptxas contracts in explicit form, and the same machine
+ * code. NULL: there is nothing to do, or no such form was found. */
+struct ptx_module *dev_explicit_module(const struct ptx_module *m, const char *ptx, size_t len, const char *arch);
 /* Both cubins have the same bytes in every .text section. */
 bool dev_same_code(const void *a, size_t na, const void *b, size_t nb);
 

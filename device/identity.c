@@ -209,7 +209,9 @@ static int meet(const struct ptx_module *m)
     return r;
 }
 
-enum dev_identity dev_identity(const struct ptx_module *m, const char *entry, const char *arch)
+/* `text`: m's own, which was assembled with lines before, so that its code is at hand; NULL: m is printed. */
+static enum dev_identity identity(const struct ptx_module *m, const char *entry, const char *text, size_t len,
+                                  const char *arch)
 {
     struct ptx_module *one = NULL;
     struct dt_str before = {0}, after = {0};
@@ -217,7 +219,7 @@ enum dev_identity dev_identity(const struct ptx_module *m, const char *entry, co
     size_t nx = 0, ny = 0;
     unsigned changed = 0;
     enum dev_identity out = DEV_UNKNOWN;
-    if (ptx_clone(m, entry, &one, NULL) < 0 || ptx_print(one, &before) < 0)
+    if (ptx_clone(m, entry, &one, NULL) < 0 || (!text && ptx_print(one, &before) < 0))
         goto done;
     int r = meet(one);
     if (r <= 0) {
@@ -228,8 +230,9 @@ enum dev_identity dev_identity(const struct ptx_module *m, const char *entry, co
         changed += dev_round_muls(one->func[k]);
     if (!changed || ptx_print(one, &after) < 0 || before.failed || after.failed)
         goto done;
-    if (dev_assemble(before.s, before.len, arch, &x, &nx, NULL) < 0 ||
-        dev_assemble(after.s, after.len, arch, &y, &ny, NULL) < 0)
+    r = text ? dev_assemble_lines(text, len, arch, &x, &nx, NULL)
+             : dev_assemble(before.s, before.len, arch, &x, &nx, NULL);
+    if (r < 0 || dev_assemble(after.s, after.len, arch, &y, &ny, NULL) < 0)
         goto done;
     out = dev_same_code(x, nx, y, ny) ? DEV_IDENTICAL : DEV_CONTRACTED;
 done:
@@ -239,4 +242,14 @@ done:
     free(y);
     ptx_module_free(one);
     return out;
+}
+
+enum dev_identity dev_identity(const struct ptx_module *m, const char *entry, const char *arch)
+{
+    return identity(m, entry, NULL, 0, arch);
+}
+
+enum dev_identity dev_identity_of_text(const struct ptx_module *m, const char *ptx, size_t len, const char *arch)
+{
+    return identity(m, NULL, ptx, len, arch);
 }

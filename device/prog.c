@@ -167,7 +167,7 @@ static int narrow(const struct dt_graph *g, uint32_t at, struct dev_unit *u, cha
  * contracts before it writes PTX, but not all: tests/corpus/rows.) */
 static int write_out(struct dev_unit *u)
 {
-    struct ptx_module *m = dev_explicit_module(u->ir, u->arch), *again = NULL;
+    struct ptx_module *m = dev_explicit_module(u->ir, u->ptx, u->len, u->arch), *again = NULL;
     struct dt_str text = {0};
     if (!m)
         return 0;

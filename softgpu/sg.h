@@ -72,6 +72,8 @@ int sg_device_new(const struct sg_model *m, struct sg_device **ret);
 struct sg_device *sg_device_free(struct sg_device *d);
 const struct sg_model *sg_device_model(const struct sg_device *d);
 
+/* Zeroed pages, huge ones where there are many; NULL when the host has none. Release with munmap(p, bytes). */
+void *sg_pages(uint64_t bytes);
 /* Allocations are 512-byte aligned with a red zone on either side, filled with 0xFF bytes. DT_E_NOMEM over the model's
  * memory or the host's. */
 int sg_mem_alloc(struct sg_device *d, uint64_t bytes, uint64_t *ret_addr);

@@ -37,8 +37,9 @@ struct rw_tried { /* an edit that passed its trial */
 };
 struct rw_piece {            /* a posted kernel, assembled by itself with the lines of its text */
     const char *ptx, *entry; /* borrowed; equal pointers are the same text */
-    char file[32];           /* as emitted text names it */
-    void *cubin;
+    size_t ptx_len;
+    char file[32]; /* as emitted text names it */
+    void *cubin;   /* NULL: not yet asked for */
     size_t len;
     struct dt_str crosses; /* not empty: its cubin need not be what runs (rw_calls_cross) */
 };
@@ -213,6 +214,10 @@ uint64_t rw_number(const uint8_t *p);
 
 /* ---- machine code (machine-code.c), the plan as a whole (verify.c) ----------------------------------------------- */
 
+/* Can no kernel that is made of these launches of `now` be compared, whatever it is? 1: so it is, `why` says so. Asked
+ * before it is made. */
+int rw_machine_code_closed(struct rw_gate *g, const struct rw_state *now, const uint32_t *launch, uint32_t nlaunch,
+                           struct dt_str *why, struct dt_err *e);
 /* Is the float arithmetic of the new kernels of T, launches `first` … of next, that of the posted ones? 0: it is; 1: it
  * is not, `why` says what differs; negative: error. */
 int rw_machine_code(struct rw_gate *g, const struct rw_edit *x, const struct rw_state *next, uint32_t first,

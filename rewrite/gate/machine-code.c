@@ -105,7 +105,7 @@ static int machine_code_add(struct posted *o, const char *file, const char *ptx,
 
 /* ---- of a candidate ---------------------------------------------------------------------------------------------- */
 
-static const struct rw_piece *piece_of(const struct rw_gate *g, const char *ptx, const char *entry)
+static struct rw_piece *piece_of(const struct rw_gate *g, const char *ptx, const char *entry)
 {
     for (size_t k = 0; k < g->piece.n; k++)
         if (g->piece.p[k]->ptx == ptx && !strcmp(g->piece.p[k]->entry, entry))
@@ -113,50 +113,60 @@ static const struct rw_piece *piece_of(const struct rw_gate *g, const char *ptx,
     return NULL;
 }
 
-/* Posted launches of one kernel, as layers have them, are one piece. */
-static int piece_new(struct rw_gate *g, const struct dev_module *m, const char *entry, const char *arch,
-                     const struct rw_piece **ret, struct dt_err *e)
+/* The piece of a posted launch, not yet assembled. Launches of one kernel, as layers have them, are one piece. */
+static int piece_for(struct rw_gate *g, uint32_t launch, struct rw_piece **ret, struct dt_err *e)
 {
+    const struct dt_launch *l = &g->texts->graph->launch[launch];
+    const struct dev_module *m = &g->texts->module[l->module];
+    if ((*ret = piece_of(g, m->ptx, l->entry)))
+        return 0;
     struct rw_piece *v = dt_calloc(1, sizeof *v);
     int r = v ? file_of(m->ptx, m->len, v->file, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
-    if (r == 0 && (r = rw_calls_cross(m->ir, entry, &v->crosses, e)) > 0)
+    if (r == 0 && (r = rw_calls_cross(m->ir, l->entry, &v->crosses, e)) > 0)
         r = 0;
-    if (r == 0)
-        r = dev_assemble_lines(m->ptx, m->len, arch, &v->cubin, &v->len, e);
-    if (r == 0 && !g->lines_checked && (r = same_without_lines(m->ptx, m->len, arch, v->cubin, v->len, e)) == 0)
-        g->lines_checked = true;
     if (r == 0 && !dt_push(&g->piece, v))
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r < 0) {
-        if (v) {
+        if (v)
             dt_str_done(&v->crosses);
-            free(v->cubin);
-        }
         free(v);
         return r;
     }
     v->ptx = m->ptx;
-    v->entry = entry;
+    v->ptx_len = m->len;
+    v->entry = l->entry;
     *ret = v;
     return 0;
 }
 
-/* Add the kernel of a posted launch to the parts, if it is not there yet. Why its cubin need not be what runs goes to
- * `crosses`, of the first one of which that is so. */
-static int piece_add(struct rw_gate *g, uint32_t launch, const char *arch, struct dev_part *part, unsigned *n,
-                     struct dt_str *crosses, struct dt_err *e)
+static int piece_assemble(struct rw_gate *g, struct rw_piece *v, const char *arch, struct dt_err *e)
 {
-    const struct dt_launch *l = &g->texts->graph->launch[launch];
-    const struct dev_module *m = &g->texts->module[l->module];
-    const struct rw_piece *v = piece_of(g, m->ptx, l->entry);
-    int r = v ? 0 : piece_new(g, m, l->entry, arch, &v, e);
-    if (r == 0 && v->crosses.len && !crosses->len)
-        dt_str_add(crosses, v->crosses.s);
-    for (unsigned k = 0; k < *n && r == 0; k++)
-        if (!strcmp(part[k].file, v->file) && !strcmp(part[k].entry, v->entry))
-            return 0;
-    if (r == 0)
-        part[(*n)++] = (struct dev_part){.file = v->file, .cubin = v->cubin, .len = v->len, .entry = v->entry};
+    int r = v->cubin ? 0 : dev_assemble_lines(v->ptx, v->ptx_len, arch, &v->cubin, &v->len, e);
+    if (r == 0 && !g->lines_checked && (r = same_without_lines(v->ptx, v->ptx_len, arch, v->cubin, v->len, e)) == 0)
+        g->lines_checked = true;
+    return r;
+}
+
+/* By posted launch: is `launch` of s made of it? */
+static bool made_of(const struct rw_gate *g, const struct rw_state *s, uint32_t launch, uint32_t posted)
+{
+    const uint64_t *member = s->member + launch * rw_member_words(g);
+    return g->texts->graph->launch[posted].kind == DT_KERNEL && member[posted / 64] >> (posted % 64) & 1;
+}
+
+int rw_machine_code_closed(struct rw_gate *g, const struct rw_state *now, const uint32_t *launch, uint32_t nlaunch,
+                           struct dt_str *why, struct dt_err *e)
+{
+    int r = 0;
+    for (uint32_t k = 0; k < nlaunch && r == 0; k++)
+        for (uint32_t l = 0; l < g->texts->graph->nlaunch && r == 0; l++) {
+            struct rw_piece *v = NULL;
+            if (!made_of(g, now, launch[k], l) || (r = piece_for(g, l, &v, e)) < 0 || !v->crosses.len ||
+                rw_off("calls_apart"))
+                continue;
+            dt_str_addf(why, DT_ROW("machine-code") ": %s", v->crosses.s);
+            r = 1;
+        }
     return r;
 }
 
@@ -176,22 +186,32 @@ int rw_machine_code_of(struct rw_gate *g, const char *arch, const struct rw_stat
     const struct dev_prog *first = g->texts;
     const struct dt_launch *l = &next->graph->launch[at];
     const struct dev_module *m = &next->prog->module[l->module];
-    const uint64_t *member = next->member + at * rw_member_words(g);
+    dt_free_ struct rw_piece **piece = dt_calloc(first->graph->nlaunch + 1, sizeof *piece);
     dt_free_ struct dev_part *part = dt_calloc(first->graph->nlaunch + 1, sizeof *part);
     unsigned n = 0;
     void *cubin = NULL;
     size_t len = 0;
     struct dt_str no = {0};
-    int r = part ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    int r = part && piece ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t k = 0; k < first->graph->nlaunch && r == 0; k++)
-        if (first->graph->launch[k].kind == DT_KERNEL && member[k / 64] >> (k % 64) & 1)
-            r = piece_add(g, k, arch, part, &n, &no, e);
+        if (made_of(g, next, at, k) && (r = piece_for(g, k, &piece[n], e)) == 0) {
+            unsigned i = 0;
+            while (i < n && (strcmp(piece[i]->file, piece[n]->file) || strcmp(piece[i]->entry, piece[n]->entry)))
+                i++;
+            if (i == n && piece[n]->crosses.len && !no.len)
+                dt_str_add(&no, piece[n]->crosses.s);
+            n += i == n;
+        }
     bool known = r == 0 && (!no.len || rw_off("calls_apart"));
     if (known) {
         dt_str_done(&no);
         no = (struct dt_str){0};
     }
-    if (known)
+    for (unsigned k = 0; k < n && known && r == 0; k++)
+        if ((r = piece_assemble(g, piece[k], arch, e)) == 0)
+            part[k] = (struct dev_part){
+                .file = piece[k]->file, .cubin = piece[k]->cubin, .len = piece[k]->len, .entry = piece[k]->entry};
+    if (r == 0 && known)
         r = dev_assemble_lines(m->ptx, m->len, arch, &cubin, &len, e);
     if (r == 0 && known)
         r = dev_arithmetic(cubin, len, l->entry, m->ptx, m->len, part, n, &no, e);
@@ -212,10 +232,8 @@ int rw_machine_code(struct rw_gate *g, const struct rw_edit *x, const struct rw_
         if (!x->part.p[k].ptx.len)
             continue;
         if (!dev_nvjitlink_version()) {
-            dt_str_add(
-                why,
-                DT_ROW(
-                    "machine-code") ": without nvJitLink nobody can say what the assembler makes of a changed kernel");
+            dt_str_add(why, DT_ROW("machine-code") ": without nvJitLink nobody can say what the assembler makes of a "
+                                                   "changed kernel");
             return 1;
         }
         r = rw_machine_code_of(g, x->dev->arch, next, first + (uint32_t)k, why, e);

@@ -438,7 +438,13 @@ int rw_try_anyway(struct rw_planner *p, const struct rw_rewrite *w, const uint32
         return r;
     x.size = way ? way->size : 0;
     p->nname = way ? way->module : p->nname;
-    if (!rw_edit_legal(&x, &why)) {
+    bool legal = rw_edit_legal(&x, &why);
+    if (legal && !w->same_code) { /* all that it makes is made of all of them */
+        if ((r = rw_machine_code_closed(&p->gate, now, launch, nlaunch, &why, e)) < 0)
+            goto done;
+        legal = r == 0;
+    }
+    if (!legal) {
         r = rw_entry_record(p, w, launch, nlaunch, NULL, RW_REFUSED, &why, 0, 0, NULL, e);
         goto done;
     }

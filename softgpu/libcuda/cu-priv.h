@@ -58,7 +58,7 @@ struct cu_range { /* host memory known to a context: pinned, managed, an arena *
     CUdeviceptr base;
     size_t bytes;
     enum { CU_RANGE_HOST, CU_RANGE_REGISTERED, CU_RANGE_MANAGED, CU_RANGE_ARENA, CU_RANGE_ALLOWED } kind;
-    void *host; /* what to free */
+    void *host; /* what to free; an arena is pages (sg_pages) */
     unsigned flags;
 };
 

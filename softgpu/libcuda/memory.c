@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "softgpu/libcuda/cu-priv.h"
 
@@ -211,12 +212,12 @@ CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *size, CUdeviceptr p)
 CUresult dovetailArenaAlloc(CUdeviceptr *ret, size_t bytes)
 {
     CU_CONTEXT(c);
-    void *p = NULL;
     CU_REQUIRE(ret && bytes, CUDA_ERROR_INVALID_VALUE);
-    CU_REQUIRE(bytes <= c->dev->model->dram_bytes && host_has(bytes) && !posix_memalign(&p, 4096, bytes),
-               CUDA_ERROR_OUT_OF_MEMORY);
-    if (!dt_push(&c->range, (struct cu_range){(CUdeviceptr)(uintptr_t)p, bytes, CU_RANGE_ARENA, p})) {
-        free(p);
+    CU_REQUIRE(bytes <= c->dev->model->dram_bytes && host_has(bytes), CUDA_ERROR_OUT_OF_MEMORY);
+    void *p = sg_pages(bytes);
+    CU_REQUIRE(p, CUDA_ERROR_OUT_OF_MEMORY);
+    if (!dt_push(&c->range, (struct cu_range){(CUdeviceptr)(uintptr_t)p, bytes, CU_RANGE_ARENA, NULL})) {
+        munmap(p, bytes);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *ret = (CUdeviceptr)(uintptr_t)p;
@@ -260,6 +261,6 @@ CUresult dovetailArenaFree(CUdeviceptr base)
         else
             i++;
     }
-    free(arena.host);
+    munmap((void *)(uintptr_t)arena.base, arena.bytes);
     return CUDA_SUCCESS;
 }

@@ -10,6 +10,7 @@
  * CUDA_ERROR_NOT_INITIALIZED there, as with NVIDIA's.
  */
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "softgpu/libcuda/cu-priv.h"
 
@@ -213,7 +214,10 @@ void cu_context_free(struct CUctx_st *c)
         if (c->range.p[i].kind != CU_RANGE_ARENA && d->sg)
             sg_mem_unregister(d->sg, (void *)(uintptr_t)c->range.p[i].base);
     for (size_t i = 0; i < c->range.n; i++)
-        free(c->range.p[i].host);
+        if (c->range.p[i].kind == CU_RANGE_ARENA)
+            munmap((void *)(uintptr_t)c->range.p[i].base, c->range.p[i].bytes);
+        else
+            free(c->range.p[i].host);
     free(c->range.p);
     free((void *)c->some.block);
     free(c->module.p);

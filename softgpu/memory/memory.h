@@ -41,9 +41,6 @@ struct sg_device {
     struct sg_heap *heap; /* heap.c; NULL: not made yet */
 };
 
-/* Zeroed pages, huge ones where there are many; NULL when the host has none. Release with munmap(p, bytes). */
-void *sg_pages(uint64_t bytes);
-
 /* As sg_mem_alloc, for module variables. */
 int sg_mem_alloc_as(struct sg_device *d, uint64_t bytes, bool read_only, uint64_t *ret_addr);
 
