@@ -81,7 +81,7 @@ static bool uses_cluster(const struct ptx_inst *i)
 
 /* Instructions whose effects outlive their place: asynchronous copies, memory barriers, matrix groups, and register
  * reallocation. cp.async (non-bulk) is not among them, it is drained. */
-static bool is_async(const struct ptx_inst *i)
+bool rw_is_async(const struct ptx_inst *i)
 {
     switch (i->op) {
     case PTX_OP_CP_ASYNC_MBARRIER_ARRIVE:
@@ -281,10 +281,10 @@ static int scan_function(struct scan *s, const struct ptx_function *f, bool top,
         const struct ptx_op_info *o = ptx_op_info(i->op);
         for (unsigned k = 0; k < i->nopnd; k++)
             scan_opnd(s, f, i, &i->opnd[k], top);
-        if (is_async(i))
+        if (rw_is_async(i))
             body_found(b, RW_ASYNC, i->line, o->mnemonic);
         bool others = s->clusters && (i->space == PTX_SHARED_CLUSTER || i->space2 == PTX_SHARED_CLUSTER);
-        if (is_async(i) && (is_async_far(i) || others))
+        if (rw_is_async(i) && (is_async_far(i) || others))
             body_found(b, RW_ASYNC_FAR, i->line, o->mnemonic);
         if (uses_cluster(i))
             body_found(b, top ? RW_CLUSTER : RW_FUNC_CONTEXT, i->line, o->mnemonic);

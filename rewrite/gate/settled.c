@@ -9,8 +9,8 @@
  *                    all orders, or in none. The detector that follows what orders two accesses (docs/CHECKING.md)
  *                    finds it in one
  *   the machine      it has no machine registers, atomics, volatile or ordered accesses, fences beyond the block,
- *                    asynchronous work, clusters, calls but of functions that only compute, or variables that kernels
- *                    write
+ *                    asynchronous work but waits for other launches, clusters, calls but of functions that only
+ *                    compute, or variables that kernels write
  *
  * Only large launches are asked, since orders of small ones cost nothing. So of a plan's settled launches
  * SETTLED_ORDERS run (orders.c), each of other blocks (rw_settled_order): what a block leaves hangs on no other one, so
@@ -76,16 +76,23 @@ static bool settled_strong(const struct ptx_inst *i, void *user)
                                     ((sem != PTX_M_NONE && sem != PTX_M_WEAK) || ptx_has(i, PTX_M_MMIO)));
 }
 
+/* A wait for other launches is none: between blocks of one launch, and within one, it orders nothing. */
+static bool settled_async(const struct ptx_inst *i, void *user)
+{
+    (void)user;
+    return rw_is_async(i) && i->op != PTX_OP_GRIDDEPCONTROL_WAIT && i->op != PTX_OP_GRIDDEPCONTROL_LAUNCH;
+}
+
 /* Is there nothing in it, or in what it calls, that hangs on when it runs? */
 static bool settled_plain(const struct rw_body *b)
 {
-    static const enum rw_fact bad[] = {RW_OPAQUE, RW_INDIRECT_CALL, RW_RECURSION,  RW_EXTERN_CALL,
-                                       RW_SIDE,   RW_ORDERED,       RW_MACHINE,    RW_ACTIVEMASK,
-                                       RW_ASYNC,  RW_CLUSTER,       RW_GLOBAL_VAR, RW_BARRIER_REG};
+    static const enum rw_fact bad[] = {RW_OPAQUE,  RW_INDIRECT_CALL, RW_RECURSION,  RW_EXTERN_CALL,
+                                       RW_SIDE,    RW_ORDERED,       RW_MACHINE,    RW_ACTIVEMASK,
+                                       RW_CLUSTER, RW_GLOBAL_VAR,    RW_BARRIER_REG};
     bool plain = !b->lockstep;
     for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++)
         plain &= !b->find[bad[k]].set;
-    return plain && ptx_reach_any(b->f, settled_strong, NULL) == 0;
+    return plain && ptx_reach_any(b->f, settled_strong, NULL) == 0 && ptx_reach_any(b->f, settled_async, NULL) == 0;
 }
 
 int rw_settled(const struct dev_prog *p, const struct ana_result *a, uint32_t launch, struct dt_err *e)

@@ -60,6 +60,7 @@ struct cu_range { /* host memory known to a context: pinned, managed, an arena *
     enum { CU_RANGE_HOST, CU_RANGE_REGISTERED, CU_RANGE_MANAGED, CU_RANGE_ARENA, CU_RANGE_ALLOWED } kind;
     void *host; /* what to free; an arena is pages (sg_pages) */
     unsigned flags;
+    size_t room; /* of an arena: bytes of those pages */
 };
 
 struct cu_pooled {
@@ -87,6 +88,7 @@ struct CUctx_st {
     struct CUevent_st *events;
     struct dt_vec(struct CUmod_st *) module;
     struct dt_vec(struct cu_range) range;
+    struct cu_range spare; /* the arena that was freed last, if it has a base: the next one is mostly as large */
     struct dt_vec(struct cu_pooled) pooled; /* from memory pools */
     struct dt_vec(struct cu_work) log;      /* work since clock_us, in the order of the calls */
     double clock_us;                        /* modelled time at which the log begins */
@@ -359,6 +361,7 @@ void cu_event_free(struct CUevent_st *e);
 /* ---- memory.c ---- */
 /* The host, managed or arena memory that begins at p, or that p is `inside` of. */
 struct cu_range *cu_range_at(struct CUctx_st *c, CUdeviceptr p, bool inside);
+void cu_spare_drop(struct CUctx_st *c);
 
 /* ---- timeline.c ---- */
 /* Append work to a stream; `event` (may be NULL) gets its end. */

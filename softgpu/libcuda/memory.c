@@ -209,18 +209,35 @@ CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *size, CUdeviceptr p)
 
 /* ---- extension: an arena of which only parts may be touched ---- */
 
+void cu_spare_drop(struct CUctx_st *c)
+{
+    if (c->spare.base)
+        munmap((void *)(uintptr_t)c->spare.base, c->spare.room);
+    c->spare = (struct cu_range){0};
+}
+
 CUresult dovetailArenaAlloc(CUdeviceptr *ret, size_t bytes)
 {
     CU_CONTEXT(c);
     CU_REQUIRE(ret && bytes, CUDA_ERROR_INVALID_VALUE);
-    CU_REQUIRE(bytes <= c->dev->model->dram_bytes && host_has(bytes), CUDA_ERROR_OUT_OF_MEMORY);
-    void *p = sg_pages(bytes);
-    CU_REQUIRE(p, CUDA_ERROR_OUT_OF_MEMORY);
-    if (!dt_push(&c->range, (struct cu_range){(CUdeviceptr)(uintptr_t)p, bytes, CU_RANGE_ARENA, NULL})) {
-        munmap(p, bytes);
+    CU_REQUIRE(bytes <= c->dev->model->dram_bytes, CUDA_ERROR_OUT_OF_MEMORY);
+    CU_REQUIRE(c->spare.room >= bytes || host_has(bytes), CUDA_ERROR_OUT_OF_MEMORY);
+    struct cu_range arena = c->spare;
+    if (arena.room < bytes) {
+        cu_spare_drop(c);
+        arena.room =
+            bytes + bytes / 8; /* the next one may be a little larger; pages that nobody touches cost nothing */
+        arena.base = (CUdeviceptr)(uintptr_t)sg_pages(arena.room);
+        CU_REQUIRE(arena.base, CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    c->spare = (struct cu_range){0};
+    arena.bytes = bytes;
+    arena.kind = CU_RANGE_ARENA;
+    if (!dt_push(&c->range, arena)) {
+        c->spare = arena;
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *ret = (CUdeviceptr)(uintptr_t)p;
+    *ret = arena.base;
     return CUDA_SUCCESS;
 }
 
@@ -261,6 +278,11 @@ CUresult dovetailArenaFree(CUdeviceptr base)
         else
             i++;
     }
-    munmap((void *)(uintptr_t)arena.base, arena.bytes);
+    if (arena.room < c->spare.room) {
+        munmap((void *)(uintptr_t)arena.base, arena.room);
+        return CUDA_SUCCESS;
+    }
+    cu_spare_drop(c); /* its pages would have to be made and cleared again: a tenth of planning large graphs */
+    c->spare = arena;
     return CUDA_SUCCESS;
 }

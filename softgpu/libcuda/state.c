@@ -215,9 +215,10 @@ void cu_context_free(struct CUctx_st *c)
             sg_mem_unregister(d->sg, (void *)(uintptr_t)c->range.p[i].base);
     for (size_t i = 0; i < c->range.n; i++)
         if (c->range.p[i].kind == CU_RANGE_ARENA)
-            munmap((void *)(uintptr_t)c->range.p[i].base, c->range.p[i].bytes);
+            munmap((void *)(uintptr_t)c->range.p[i].base, c->range.p[i].room);
         else
             free(c->range.p[i].host);
+    cu_spare_drop(c);
     free(c->range.p);
     free((void *)c->some.block);
     free(c->module.p);

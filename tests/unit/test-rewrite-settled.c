@@ -62,6 +62,8 @@ static const struct settled_case {
      false, 8},
     {"relaxed", "st.relaxed.cta.shared.u32 [%r9], %r5;\nst.global.u32 [%d5], %r5;\n", false, 8},
     {"machine", "mov.u32 %r6, %warpid;\nst.global.u32 [%d5], %r6;\n", false, 8},
+    {"programmatic", "griddepcontrol.launch_dependents;\ngriddepcontrol.wait;\nst.global.u32 [%d5], %r5;\n", true, 2},
+    {"async", "elect.sync %r6|%p1, -1;\nst.global.u32 [%d5], %r5;\n", false, 8},
     {"fence", "fence.acq_rel.gpu;\nst.global.u32 [%d5], %r5;\n", false, 8},
     {"together", "activemask.b32 %r6;\nst.global.u32 [%d5], %r6;\n", false, 8},
 };
