@@ -231,16 +231,21 @@ static void sites(struct rw_inline *n, struct rw_refusals *no)
         struct dt_str why = {0};
         uint32_t width = 0;
         n->args[s] = rw_args_of(n->body[s]->step->launch, n->buffer);
-        if (!rw_sites_alone(n->body[s], n->args[s], s == 0 && n->host == 1, &width, &why))
+        if (s == 0 && rw_inline_has_maps(n))
+            rw_inline_staged_sites(n, no);
+        else if (!rw_sites_alone(n->body[s], n->args[s], s == 0 && n->host == 1, &width, &why))
             rw_no(no, RW_NO_plain_sites, "%s", why.s ? why.s : "?");
         dt_str_done(&why);
         n->joins[s] = dt_new_array(n->arena, bool, n->body[s]->f->ninst + 1);
     }
     n->joint = dt_new_array(n->arena, struct rw_joint, n->body[n->guest]->f->ninst + 1);
     for (int s = 0; s < 2 && n->joint && n->joins[0] && n->joins[1] && !no->row[RW_NO_plain_sites]; s++)
-        inline_map_units(n, no, s ? n->host : n->guest);
+        if (s && n->nstaged && n->unit)
+            rw_inline_staged_units(n, no);
+        else if (!s || !n->nstaged)
+            inline_map_units(n, no, s ? n->host : n->guest);
     /* inline.c follows it by its additions */
-    if (!no->row[RW_NO_plain_sites] && !rw_only_addresses(n->body[n->host], n->args[n->host]))
+    if (!no->row[RW_NO_plain_sites] && !n->nstaged && !rw_only_addresses(n->body[n->host], n->args[n->host]))
         rw_no(no, RW_NO_plain_sites, DT_LAUNCH " does more with the buffer's address than add to it", n->name[n->host]);
     if (!n->njoint)
         rw_no(no, RW_NO_plain_sites, DT_LAUNCH " touches it at no instruction of its own", n->name[n->guest]);
@@ -271,7 +276,7 @@ static int on_store(const struct ana_trace_box *b, void *user)
 }
 
 /* Compare the bytes that the host accesses with those of the guest. */
-static int host_map(struct rw_inline *n, struct rw_refusals *no, struct dt_err *e)
+static int host_map(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *tmp, struct dt_err *e)
 {
     struct rw_uses p = n->uses[0][n->buffer], q = n->uses[1][n->buffer];
     const char *buffer = n->graph->buffer[n->buffer].name;
@@ -291,8 +296,8 @@ static int host_map(struct rw_inline *n, struct rw_refusals *no, struct dt_err *
         rw_no(no, RW_NO_same_elements, DT_LAUNCH " reads bytes of " DT_BUFFER " that " DT_LAUNCH " does not write",
               n->name[1], buffer, n->name[0]);
     n->partial = !same_set(p.must, q.read);
-    if (no->any)
-        return 0;
+    if (no->any || n->nstaged)
+        return no->any ? 0 : rw_inline_staged(n, no, tmp, e);
     struct stores s = {n, no, 0};
     int r = rw_inline_trace(n, n->host, on_store, &s, RW_NO_stored_once, no, e);
     if (r == 0 && !no->any && s.bytes != ana_set_bytes(p.must))
@@ -321,7 +326,7 @@ static int look(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *tm
     if (!no->any)
         readers(n, no);
     if (!no->any)
-        r = host_map(n, no, e);
+        r = host_map(n, no, tmp, e);
     if (r == 0 && !no->any)
         r = rw_inline_threads(n, no, tmp, e);
     if (r == 0 && !no->any)
