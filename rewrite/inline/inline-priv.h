@@ -161,7 +161,7 @@ void rw_tell_refusal(const struct rw_refusals *no, struct dt_str *why);
 bool rw_inline_has_maps(const struct rw_inline *n); /* of the buffer, in an epilogue's host */
 void rw_inline_staged_sites(struct rw_inline *n, struct rw_refusals *no);
 void rw_inline_staged_units(struct rw_inline *n, struct rw_refusals *no);
-/* Who copies what, and when; what the guest may not do. */
+/* Who copies what, and when. */
 int rw_inline_staged(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e);
 
 /* ---- the steps of rw_inline_look, in order; `a`: memory that is there while it runs ------------------------------ */

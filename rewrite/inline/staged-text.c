@@ -23,7 +23,10 @@ struct box { /* registers; all are 32 bits wide */
     const struct rw_staged *d;
     const struct ptx_inst *copy;
     uint32_t v, shared, offset; /* the number of 16 bytes; address of the box, and its place in the buffer */
-    uint32_t row, column, at, place, tmp;
+    uint32_t number, row, column, place, tmp; /* of the 16 bytes at hand */
+    /* and their address. It shares no register with what places are made of: prov.c takes a register for all of the
+     * kernel, and a place made of an address of shared memory would be nowhere */
+    uint32_t at, twist;
     uint32_t out; /* predicate */
     uint32_t word[16];
     unsigned nword;
@@ -39,7 +42,8 @@ static int new_number(struct rw_site *s, uint32_t *ret, const char *hint)
 
 static int make_registers(struct rw_site *s, struct box *b)
 {
-    uint32_t *all[] = {&b->v, &b->shared, &b->offset, &b->row, &b->column, &b->at, &b->place, &b->tmp};
+    uint32_t *all[] = {&b->v,      &b->shared, &b->offset, &b->number, &b->row,
+                       &b->column, &b->place,  &b->tmp,    &b->at,     &b->twist};
     int r = 0;
     for (unsigned k = 0; k < sizeof all / sizeof *all && r == 0; k++)
         r = new_number(s, all[k], "dt_box");
@@ -117,16 +121,16 @@ static int emit_apart(struct rw_join *j, uint32_t q, uint32_t rest, uint32_t x, 
     return rw_emit(j, "div.u32 %s, %s, %u; rem.u32 %s, %s, %u;", Q, X, n, R, X, n);
 }
 
-/* Emit: row and column of the 16 bytes number `at`, their address (in `at`, in the end) and their place. pos: registers
- * with the number along each dimension, for those who ask whether it is inside. */
+/* Emit: row and column of 16 bytes, their address and their place. pos: registers with the number along each dimension,
+ * for those who ask whether it is inside. */
 static int emit_where(struct rw_site *s, const struct box *b, uint32_t pos[5])
 {
     struct rw_join *j = s->j;
     const struct rw_staged *d = b->d;
     const char *ROW = rw_rname(j, b->row), *COL = rw_rname(j, b->column), *AT = rw_rname(j, b->at),
-               *P = rw_rname(j, b->place), *T = rw_rname(j, b->tmp);
+               *P = rw_rname(j, b->place), *T = rw_rname(j, b->twist);
     uint32_t left = b->row;
-    int r = emit_apart(j, b->row, b->column, b->at, d->row / 16);
+    int r = emit_apart(j, b->row, b->column, b->number, d->row / 16);
     if (r == 0)
         r = rw_emit(j, "mad.lo.u32 %s, %s, %u, %s; mad.lo.u32 %s, %s, 16, %s; mad.lo.u32 %s, %s, 16, %s;", AT, ROW,
                     d->pitch, rw_rname(j, b->shared), AT, COL, AT, P, COL, rw_rname(j, b->offset));
@@ -261,11 +265,11 @@ static int emit_rounds(struct rw_site *s, struct box *b)
         return r < 0 ? r : rw_site_nomem(j);
     for (unsigned q = 0; q < k.each && r == 0; q++) {
         uint32_t none = PTX_NO_REG, pos[5] = {0};
-        r = rw_emit(j, "add.u32 %s, %s, %u;", rw_rname(j, b->at), V, q * k.threads);
+        r = rw_emit(j, "add.u32 %s, %s, %u;", rw_rname(j, b->number), V, q * k.threads);
         if (r == 0 && !k.even) {
             if ((none = ptx_label_new(j->f, "GPIECE")) == UINT32_MAX)
                 return rw_site_nomem(j);
-            if ((r = rw_emit(j, "setp.ge.u32 %s, %s, %u;", rw_rname(j, b->out), rw_rname(j, b->at), k.pieces)) == 0)
+            if ((r = rw_emit(j, "setp.ge.u32 %s, %s, %u;", rw_rname(j, b->out), rw_rname(j, b->number), k.pieces)) == 0)
                 r = rw_emit_bra(j, none, b->out, false);
         }
         if (r == 0 && (r = emit_where(s, b, pos)) == 0 && (r = emit_load_box(s, b)) == 0)

@@ -20,8 +20,8 @@
  *   when      a barrier of the whole block stands before the copy, in one run of instructions, and between the two
  *             nothing writes shared memory or waits for what does. Any lane may be elected, so what is there for one is
  *             there for all. Behind the text comes the barrier again: nobody overwrites what another thread still reads
- *   once      an element may be stored again in a later round: then it is computed again, by the same threads or behind
- *             a barrier, and the last one stays. So the guest must read nothing that it writes
+ *   once      an element may be copied again in a later round: then it is computed again, behind a barrier, and the
+ *             last one stays. So the guest must read nothing that it writes (map.c)
  *   aligned   a unit of the guest does not lie across two places: the first coordinate's low bits are known to be 0
  *   outside   a box that overhangs its tensor: what is outside is no element (staged-text.c asks, where a box is not
  *             known to be inside or outside as a whole)
@@ -329,14 +329,6 @@ int rw_inline_staged(struct rw_inline *n, struct rw_refusals *no, struct dt_aren
         find_barrier(n, &n->staged[k], no);
         find_who(n, w, &n->staged[k], no);
         find_what(n, w, &n->staged[k], no);
-    }
-    for (uint32_t b = 0; b < n->graph->nbuffer && r == 0; b++) {
-        struct rw_uses u = n->uses[1][b];
-        if (b == n->buffer ? n->in_place && n->keep_store : ana_set_overlaps(u.read, u.write))
-            rw_no(no, RW_NO_stored_once,
-                  DT_LAUNCH " reads " DT_BUFFER ", which it writes, and " DT_LAUNCH
-                            " may copy an element there more than once",
-                  n->name[1], n->graph->buffer[b].name, n->name[0]);
     }
     return r;
 }

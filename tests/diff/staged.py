@@ -140,6 +140,18 @@ def case(dim=(64, 32), box=(32, 16), type="f32", swizzle=0, guest="one", threads
                           "args": [{"buffer": "h"}, {"buffer": "b"}, {"buffer": "y"}] + args}]}
 
 
+def chain(second, **more):
+    """And a third launch behind the second one: what that stores, no trace tells thread by thread where h is kept."""
+    g = case(**more)
+    b, y = g["launches"][1], g["buffers"]["y"]
+    g["buffers"]["z"] = dict(y)
+    y["role"] = "intermediate"
+    del y["fill"]
+    args = [{"buffer": "y"}, {"buffer": "b"}, {"buffer": "z"}] + b["args"][3:]
+    g["launches"].append(b | {"name": "c", "entry": second, "args": args})
+    return g
+
+
 KEPT = {
     "plain": case(),
     "in-vectors": case(guest="four"),
@@ -174,6 +186,8 @@ KEPT = {
     "grid-stride": case(guest="strides", swizzle=3, grid=3),
     "overwritten-by-its-own-thread": case(
         who="lane", grid=2, after="@$do cp.async.bulk.wait_group.read 0; @$do st.shared.u32 [stage+1024], $k;"),
+    "two-guests": chain("four", guest="four", swizzle=3, grid=3),
+    "two-guests-and-a-reader": chain("four", guest="four", grid=2, keep=True),
     "a-window": case(dim=(32, 16), box=(32, 8), pitch=64, offset=96, guest="window"),
 }
 COPY = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [$map, {$c0, $c1}], [$from];"
@@ -192,6 +206,7 @@ REFUSED = {
     "unaligned": ("staged-box", case(dim=(60, 32), at=-1, guest="four")),
     "bytes": ("staged-box", case(guest="bytes")),
     "adds-to-it": ("stored-once", case(guest="sum", grid=2)),
+    "adds-to-it-behind-another": ("stored-once", chain("sum", guest="one", grid=2, keep=True)),
     "keeps-what-it-overwrites": ("stored-once", case(guest="onto", n=512)),
 }
 
@@ -206,7 +221,9 @@ def main():
         answer = planner.ask({"graph": graph, "force": True, "inputs": 3, "schedules": 4, "seeds": [5, 8],
                               "allow": ["block-fusion"], "deny": sorted(kinds - {"block-fusion"}),
                               "levels": "register"})
-        mine = [r for r in answer.get("plan", {}).get("rewrites", []) if r["launches"] == ["a", "b"]]
+        last = graph["launches"][-1]["name"]
+        mine = [r for r in answer.get("plan", {}).get("rewrites", []) if r["launches"][-1] == last]
+        mine = [r for r in mine if r["launches"][0] in ("a", "a+b")][-1:]
         told = "%s: %s" % (mine[0]["verdict"], mine[0].get("reason", "")) if mine else answer.get("error", "absent")
         good = told.startswith("kept: ") and mine[0]["level"] == "register" if not row else \
             told.startswith("refused: ") and row + ": " in told
