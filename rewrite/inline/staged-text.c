@@ -10,7 +10,8 @@
  *   END: fence, barrier.sync           nobody overwrites what another thread still reads, nor does a copy (the fence)
  *
  * Several rounds stand one after the other, so that the loads of all of them are under way together; the guests' stores
- * wait (later.c). A box that may overhang its tensor has a branch round each unit that is outside.
+ * wait (later.c). Where a box may overhang its tensor, the text stands there twice: for boxes that are inside, and,
+ * with a branch round each unit that is outside, for the others.
  *
  * The copy itself stays only where others read the buffer.
  */
@@ -30,6 +31,7 @@ struct box { /* registers; all are 32 bits wide */
     uint32_t out; /* predicate */
     uint32_t word[16];
     unsigned nword;
+    bool inside; /* the text at hand is for boxes that do not overhang */
 };
 
 static unsigned log2_of(uint32_t v) { return (unsigned)__builtin_ctz(v); }
@@ -219,7 +221,7 @@ static int emit_units(struct rw_site *s, const struct box *b, const uint32_t pos
         word[k] = (struct ptx_opnd){.kind = PTX_O_REG, .comp = -1, .reg = b->word[k]};
     for (unsigned k = 0; k < b->nword && r == 0; k += unit) {
         uint32_t out = PTX_NO_REG;
-        if (!b->d->whole) {
+        if (!b->inside) {
             if ((out = ptx_label_new(j->f, "GOUT")) == UINT32_MAX)
                 return rw_site_nomem(j);
             if ((r = emit_outside(s, b, pos, k * elem, out)) < 0)
@@ -283,18 +285,41 @@ static int emit_rounds(struct rw_site *s, struct box *b)
     return r == 0 && k.loops > 1 ? rw_emit_bra(j, again, b->out, false) : r;
 }
 
+/* Emit: a branch to `over` where the box overhangs. */
+static int emit_over(struct rw_site *s, const struct box *b, uint32_t over)
+{
+    char room[16];
+    int r = 0;
+    for (unsigned k = 0; k < b->d->map->rank && r == 0; k++) {
+        uint64_t dim = b->d->map->dim[k], box = b->d->map->box[k];
+        if (box > dim)
+            return rw_emit_bra(s->j, over, PTX_NO_REG, false);
+        r = rw_emit(s->j, "setp.gt.u32 %s, %s, %u;", rw_rname(s->j, b->out), coordinate(s, b, k, room),
+                    (uint32_t)(dim - box));
+        if (r == 0)
+            r = rw_emit_bra(s->j, over, b->out, false);
+    }
+    return r;
+}
+
 int rw_staged_emit(struct rw_site *s, const struct ptx_inst *i, uint32_t inst)
 {
     struct rw_join *j = s->j;
     const struct rw_inline *n = s->n;
     struct box b = {.d = n->staged, .copy = i};
-    uint32_t end = ptx_label_new(j->f, "GBOXEND");
+    uint32_t end = ptx_label_new(j->f, "GBOXEND"), over = PTX_NO_REG;
     while (b.d->inst != inst)
         b.d++;
     if (end == UINT32_MAX || (n->keep_store && !ptx_append(j->f, *i)))
         return rw_site_nomem(j);
     int r = make_registers(s, &b);
-    if (r == 0 && (r = emit_none(s, &b, end)) == 0 && (r = emit_begin(s, &b)) == 0)
+    if (r == 0 && (r = emit_none(s, &b, end)) == 0 && (r = emit_begin(s, &b)) == 0 && !b.d->whole)
+        r = (over = ptx_label_new(j->f, "GOVER")) == UINT32_MAX ? rw_site_nomem(j) : emit_over(s, &b, over);
+    b.inside = true;
+    if (r == 0)
+        r = emit_rounds(s, &b);
+    b.inside = false;
+    if (r == 0 && !b.d->whole && (r = rw_emit_bra(j, end, PTX_NO_REG, false)) == 0 && (r = rw_emit_label(j, over)) == 0)
         r = emit_rounds(s, &b);
     if (r < 0 || (r = rw_emit_label(j, end)) < 0)
         return r;
