@@ -53,9 +53,11 @@ static bool layout(struct rw_staged *s, uint32_t elem)
     unsigned elements, global, shared;
     fields(s->map, &t);
     ptx_tensormap_unit((enum ptx_tm_type)t.type, &elements, &global, &shared);
-    bool good = elements == 1 && global == shared && !t.interleave && (elem == 2 || elem == 4 || elem == 8);
+    bool same =
+        t.type != PTX_TM_F32_FTZ && t.type != PTX_TM_TF32 && t.type != PTX_TM_TF32_FTZ; /* a copy changes no bit */
+    bool good = same && elements == 1 && global == shared && !t.interleave && (elem == 2 || elem == 4 || elem == 8);
     for (unsigned d = 0; d < t.rank && good; d++)
-        good = t.step[d] == 1 && (!d || t.stride[d] % 16 == 0);
+        good = t.step[d] == 1 && t.dim[d] <= UINT32_MAX && (!d || t.stride[d] % 16 == 0);
     if (!good)
         return false;
     s->bytes = global;
@@ -299,6 +301,11 @@ void rw_inline_staged_sites(struct rw_inline *n, struct rw_refusals *no)
             continue;
         }
         const struct dt_arg *a = &l->arg[__builtin_ctzll(map)];
+        if (i->opnd[0].n != a->map->rank) {
+            rw_no(no, RW_NO_plain_sites, DT_LAUNCH " copies by other coordinates than the tensor has (PTX line %u)",
+                  name, i->line);
+            continue;
+        }
         n->staged[n->nstaged++] = (struct rw_staged){.inst = k, .map = a->map, .offset = a->offset};
     }
     if (!n->nstaged)

@@ -17,7 +17,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from plans import Planner  # noqa: E402
 
-TYPES = {"u16": (1, 2), "f16": (6, 2), "f32": (7, 4), "u64": (4, 8)}  # CUtensorMapDataType, bytes
+TYPES = {"u8": (0, 1), "ftz": (10, 4), "u16": (1, 2), "f16": (6, 2), "f32": (7, 4), "u64": (4, 8)}  # CUtensorMapDataType, bytes
 REGISTERS = [("pred", "done in one first some q do own both"), ("b64", "x map p"),
              ("b32", "t tile grid w lane tiles stage mine a b e f g c0 c1 c2 from v k s")]
 SPAN = [0, 32, 64, 128]
@@ -163,6 +163,8 @@ KEPT = {
     "swizzled-128": case(box=(32, 32), swizzle=3, guest="four"),
     "swizzled-shorter-rows": case(dim=(64, 32), box=(16, 16), swizzle=3, guest="four"),
     "halves": case(dim=(128, 32), box=(64, 16), type="f16", swizzle=3, guest="pairs"),
+    "bytes-in-vectors": case(dim=(128, 32), box=(64, 16), type="u8", swizzle=2, guest="pairs"),
+    "bytes-that-overhang": case(dim=(112, 32), box=(64, 16), type="u8", guest="pairs"),
     "single-halves": case(dim=(128, 32), box=(64, 8), type="u16", swizzle=3, guest="shorts"),
     "eight-bytes": case(dim=(32, 32), box=(16, 8), type="u64", swizzle=3, guest="longs"),
     "two-warps": case(dim=(128, 32), box=(64, 16), type="f16", swizzle=3, guest="pairs", warps=2, shfl=True),
@@ -205,6 +207,7 @@ REFUSED = {
     "three-warps": ("staged-box", case(dim=(96, 32), warps=3)),
     "lanes-of-their-own": ("staged-box", case(coordinates="setp.lt.u32 $own, $t, 32; selp.b32 $c0, $c0, 7, $own;")),
     "unaligned": ("staged-box", case(dim=(60, 32), at=-1, guest="four")),
+    "flushed": ("staged-box", case(type="ftz")),
     "bytes": ("staged-box", case(guest="bytes")),
     "adds-to-it": ("stored-once", case(guest="sum", grid=2)),
     "adds-to-it-behind-another": ("stored-once", chain("sum", guest="one", grid=2, keep=True)),
