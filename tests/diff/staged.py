@@ -17,7 +17,8 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from plans import Planner  # noqa: E402
 
-TYPES = {"u8": (0, 1), "ftz": (10, 4), "u16": (1, 2), "f16": (6, 2), "f32": (7, 4), "u64": (4, 8)}  # CUtensorMapDataType, bytes
+# CUtensorMapDataType, bytes
+TYPES = {"u8": (0, 1), "ftz": (10, 4), "u16": (1, 2), "f16": (6, 2), "f32": (7, 4), "u64": (4, 8)}
 REGISTERS = [("pred", "done in one first some q do own both"), ("b64", "x map p"),
              ("b32", "t tile grid w lane tiles stage mine a b e f g c0 c1 c2 from v k s")]
 SPAN = [0, 32, 64, 128]
@@ -204,6 +205,9 @@ REFUSED = {
     "waits-behind-it": ("staged-still", case(who="lane", barrier="bar.sync 0; cp.async.wait_all;")),
     "by-a-branch": ("staged-box", case(copy="@!$do bra NOT; " + COPY + " NOT:")),
     "another-warp": ("staged-box", case(copy="setp.eq.u32 $own, $w, 1; and.pred $both, $own, $one; @$both " + COPY)),
+    "some-have-left": ("staged-box", case(
+        barrier="bar.sync 0; setp.ge.u32 $own, $t, 64; @$own ret; bar.sync 0;")),
+    "two-of-three-warps": ("staged-box", case(dim=(128, 32), warps=2, threads=96)),
     "three-warps": ("staged-box", case(dim=(96, 32), warps=3)),
     "lanes-of-their-own": ("staged-box", case(coordinates="setp.lt.u32 $own, $t, 32; selp.b32 $c0, $c0, 7, $own;")),
     "unaligned": ("staged-box", case(dim=(60, 32), at=-1, guest="four")),
