@@ -56,6 +56,7 @@ def host(c):
              "ld.param.u64 $x, [x];", "cvta.to.global.u64 $x, $x;", "ld.param.u32 $tiles, [tiles];",
              "mov.b64 $map, map;", "cvta.param.u64 $map, $map;", "mov.u32 $stage, stage;",
              "rem.u32 $mine, $w, 3;" if c["warps"] == 3 else "and.b32 $mine, $w, %d;" % (c["warps"] - 1),
+             "elect.sync _|$one, -1;" if c["who"] == "before" else "",
              "LOOP:", "setp.ge.u32 $done, $tile, $tiles;", "@$done bra DONE;",
              "rem.u32 $e, $tile, %d;" % c["across"], "div.u32 $b, $tile, %d;" % c["across"],
              "mad.lo.u32 $a, $e, %d, $mine;" % c["warps"],
@@ -104,11 +105,11 @@ def host(c):
 
 def case(dim=(64, 32), box=(32, 16), type="f32", swizzle=0, guest="one", threads=128, warps=1, who="elect", grid=None,
          shfl=False, at=0, barrier="bar.sync 0;", copy=None, coordinates="", n=None, keep=False, offset=0, pitch=None,
-         after=""):
+         after="", across=None):
     """A graph. dim, box: of the tensor. warps: so many make copies. grid: blocks, of which each has several tiles.
     n: elements that the guest has; keep: h leaves the graph; pitch: elements from row to row."""
     number, size = TYPES[type]
-    across = -(-dim[0] // (box[0] * warps))
+    across = across or -(-dim[0] // (box[0] * warps))
     down = -(-dim[1] // box[1])
     deep = -(-dim[2] // box[2]) if len(dim) > 2 else 1
     tiles = across * down * deep
@@ -181,6 +182,7 @@ KEPT = {
     "overhang-of-whole-boxes": case(dim=(96, 32), box=(32, 16), warps=2, guest="four"),
     "shifted": case(dim=(60, 32), at=-4, guest="four"),
     "shifted-by-one": case(dim=(60, 32), at=-1, guest="one"),
+    "boxes-of-no-grid": case(dim=(64, 32), at=-4, across=3, guest="four"),
     "odd-rows": case(dim=(60, 14), box=(60, 7), guest="one", threads=96),
     "fewer": case(n=1111),
     "others-read-it": case(keep=True, guest="four"),
@@ -207,6 +209,10 @@ REFUSED = {
     "another-warp": ("staged-box", case(copy="setp.eq.u32 $own, $w, 1; and.pred $both, $own, $one; @$both " + COPY)),
     "some-have-left": ("staged-box", case(
         barrier="bar.sync 0; setp.ge.u32 $own, $t, 64; @$own ret; bar.sync 0;")),
+    "some-have-left-a-constant": ("staged-still", case(
+        dim=(32, 16), barrier="bar.sync 0; setp.ge.u32 $own, $t, 64; @$own ret; bar.sync 0;",
+        copy="@$q " + COPY.replace("$c0, $c1", "0, 0").replace("$from", "stage"))),
+    "elected-before": ("staged-box", case(who="before")),
     "two-of-three-warps": ("staged-box", case(dim=(128, 32), warps=2, threads=96)),
     "three-warps": ("staged-box", case(dim=(96, 32), warps=3)),
     "lanes-of-their-own": ("staged-box", case(coordinates="setp.lt.u32 $own, $t, 32; selp.b32 $c0, $c0, 7, $own;")),
