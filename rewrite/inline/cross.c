@@ -56,7 +56,9 @@ int rw_site_move(struct rw_join *j, unsigned elem, struct ptx_opnd to, struct pt
 }
 
 /* to = from, as a value crosses from one posted body into the other: by way of `xor` with the joint's zero word, so
- * that ptxas does not combine what made it with what it goes into. On bits: .f32 is no type of xor. */
+ * that ptxas does not combine what made it with what it goes into. On bits: .f32 is no type of xor. Where the guest has
+ * a predicate, it is the last move's alone: else a register would keep what it had in the round before, a float
+ * perhaps, and the machine code would not say that nobody sees it. */
 int rw_site_cross(const struct rw_site *s, struct ptx_opnd to, struct ptx_opnd from, uint8_t type, uint32_t pred,
                   bool neg)
 {
@@ -67,17 +69,11 @@ int rw_site_cross(const struct rw_site *s, struct ptx_opnd to, struct ptx_opnd f
                     zero = {.kind = PTX_O_REG, .comp = -1, .reg = s->zero};
     y.reg = rw_site_reg(j, bits, "dt_x"); /* of its own: no register holds both */
     struct ptx_opnd three[3] = {y, x, zero};
-    struct ptx_inst i = {.op = PTX_OP_XOR,
-                         .nopnd = 3,
-                         .ntype = 1,
-                         .pred = pred,
-                         .pred_neg = neg,
-                         .vec = 1,
-                         .opnd = three,
-                         .type = {(uint8_t)bits}};
+    struct ptx_inst i = {
+        .op = PTX_OP_XOR, .nopnd = 3, .ntype = 1, .pred = PTX_NO_REG, .vec = 1, .opnd = three, .type = {(uint8_t)bits}};
     if (x.reg == PTX_NO_REG || y.reg == PTX_NO_REG)
         return DT_E_NOMEM;
-    int r = rw_site_move(j, elem, x, from, type, pred, neg);
+    int r = rw_site_move(j, elem, x, from, type, PTX_NO_REG, false);
     if (r == 0 && !ptx_append(j->f, i))
         r = rw_site_nomem(j);
     return r < 0 ? r : rw_site_move(j, elem, to, y, type, pred, neg);

@@ -81,6 +81,24 @@ struct rw_places {
     } digit[RW_DIGITS]; /* largest step first */
 };
 
+/* A copy of a tensor by which the host stores elements that lie in shared memory (inline/staged.c). */
+#define RW_STAGED_GUARDS 4
+struct rw_staged {
+    uint32_t inst;
+    const struct dt_tensor_map *map;
+    uint64_t offset;         /* of the tensor in the buffer */
+    uint8_t barrier;         /* number of the one right before */
+    uint8_t swizzle;         /* as the map has it */
+    bool whole;              /* a box is inside the tensor or outside of it */
+    uint32_t warps;          /* the first ones, a power of two of them, make it, each once */
+    struct rw_staged_guard { /* where these predicates hold, which all threads have alike: */
+        uint32_t inst;
+        unsigned opnd; /* of this instruction; 0: what it is guarded by */
+    } guard[RW_STAGED_GUARDS];
+    unsigned nguard;
+    uint32_t bytes, row, pitch, rows; /* of an element; of a row, in shared memory to the next one; in the box */
+};
+
 struct rw_inline {
     /* the two launches, by side; their texts, names, and what both are part of */
     const struct rw_facts *facts;
@@ -94,7 +112,9 @@ struct rw_inline {
     int host, guest;         /* sides; host 0: the guest is an epilogue, at stores, host 1: a prologue, at loads */
     uint32_t buffer;         /* the one that the element is in */
     uint64_t args[2];
-    bool *joins[2];      /* by side and instruction: the element passes through it */
+    bool *joins[2];           /* by side and instruction: the element passes through it */
+    struct rw_staged *staged; /* the host's instructions that it passes through, where they are copies of tensors */
+    unsigned nstaged;
     uint32_t elem, unit; /* bytes of an element; elements of a unit */
     struct rw_joint *joint;
     unsigned njoint;
@@ -135,6 +155,14 @@ int rw_inline_look(const struct rw_facts *facts, int host, struct dt_arena *keep
 void rw_no(struct rw_refusals *no, enum rw_inline_no row, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* The first in the order of the rows, as rw_legal_rows gives reasons; nothing where there is none. */
 void rw_tell_refusal(const struct rw_refusals *no, struct dt_str *why);
+
+/* ---- staged.c: hosts that store by copies of tensors ------------------------------------------------------------- */
+
+bool rw_inline_has_maps(const struct rw_inline *n); /* of the buffer, in an epilogue's host */
+void rw_inline_staged_sites(struct rw_inline *n, struct rw_refusals *no);
+void rw_inline_staged_units(struct rw_inline *n, struct rw_refusals *no);
+/* Who copies what, and when. */
+int rw_inline_staged(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e);
 
 /* ---- the steps of rw_inline_look, in order; `a`: memory that is there while it runs ------------------------------ */
 

@@ -256,6 +256,7 @@ static int emit_host(struct rw_site *s, struct ptx_inst *old, uint32_t nold)
     const struct rw_inline *n = s->n;
     const struct rw_body *h = n->body[n->host];
     int r = 0;
+    s->host = old;
     for (uint32_t k = 0; k < nold && r == 0; k++) {
         struct ptx_inst i = old[k];
         const struct ptx_inst *o = &h->f->inst[k];
@@ -264,13 +265,13 @@ static int emit_host(struct rw_site *s, struct ptx_inst *old, uint32_t nold)
         bool joint_store = n->host == 0 && n->joins[0][k] && o->pred == PTX_NO_REG;
         if (!joint_store && !rw_later_may_wait_for(o) && (r = rw_later_flush(j, &s->later)) < 0)
             return r;
-        if (!n->drop_arg && (r = emit_shadow(s, &i, o)) < 0)
+        if (!n->drop_arg && !n->nstaged && (r = emit_shadow(s, &i, o)) < 0)
             return r;
         i.line = i.col = 0;
         if (j->f->ninst > MOST)
             return dt_err_set(j->e, DT_E_TOO_LARGE, "the fused kernel has over %d instructions", MOST);
         if (n->joins[n->host][k]) {
-            r = rw_site_emit(s, &i);
+            r = n->nstaged ? rw_staged_emit(s, &i, k) : rw_site_emit(s, &i);
             continue;
         }
         if (n->drop_arg && loads_argument(n, o, &offset))

@@ -95,12 +95,12 @@ static int emit_offset(struct rw_site *s, const struct ptx_opnd *a, unsigned com
 {
     struct rw_join *j = s->j;
     const struct rw_inline *n = s->n;
-    uint32_t from = n->drop_arg ? a->reg : rw_site_shadow(s, a->reg);
+    uint32_t from = n->drop_arg || n->nstaged ? a->reg : rw_site_shadow(s, a->reg);
     const char *REM = rw_rname(j, s->rem);
     int64_t add = a->off + (int64_t)comp * n->elem - (n->places ? n->places->origin : n->origin);
     if (from == PTX_NO_REG)
         return DT_E_NOMEM;
-    int r = rw_emit(j, "cvt.u32.u64 %s, %s;", REM, rw_rname(j, from));
+    int r = rw_emit(j, n->nstaged ? "mov.u32 %s, %s;" : "cvt.u32.u64 %s, %s;", REM, rw_rname(j, from));
     if (r == 0 && (int32_t)(uint32_t)add)
         r = rw_emit(j, "add.s32 %s, %s, %lld;", REM, REM, (long long)(int32_t)(uint32_t)add);
     return r == 0 && n->places ? emit_place(s) : r;
@@ -163,7 +163,7 @@ static int emit_load(struct rw_site *s, const struct ptx_inst *i, unsigned first
 }
 
 /* The guest for elements first … first + n->unit of the host's instruction. */
-static int emit_instance(struct rw_site *s, const struct ptx_inst *i, unsigned first)
+int rw_site_unit(struct rw_site *s, const struct ptx_inst *i, unsigned first)
 {
     struct rw_join *j = s->j;
     const struct rw_inline *n = s->n;
@@ -222,7 +222,7 @@ int rw_site_emit(struct rw_site *s, const struct ptx_inst *i)
                                      "dt_o")) == PTX_NO_REG)
             return DT_E_NOMEM;
     for (unsigned k = 0; k < comps && r == 0; k += n->unit)
-        r = emit_instance(s, i, k);
+        r = rw_site_unit(s, i, k);
     for (unsigned k = 0; k < comps && load && r == 0; k++) {
         struct ptx_opnd to = rw_site_part(&i->opnd[0], k), from = {.kind = PTX_O_REG, .comp = -1, .reg = s->out[k]};
         if (to.kind != PTX_O_SINK)

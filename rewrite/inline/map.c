@@ -5,9 +5,10 @@
  * each unit.
  *
  * Epilogue (the guest consumes). The bytes that the guest's threads read are among those that the host stores, each by
- * one store of one thread. So each of these threads runs once, with a value that nobody changes any more. If the host
- * stores more, an element is the guest's if its digits are numbers of threads; a thread that its own guard leaves
- * without an element does nothing, as before.
+ * one store of one thread. So each of these threads runs once, with a value that nobody changes any more. Of a host
+ * that has no trace (copies of tensors, say) that is not known; then running again must do no harm (idempotent). If
+ * the host stores more, an element is the guest's if its digits are numbers of threads; a thread that its own guard
+ * leaves without an element does nothing, as before.
  *
  * Prologue (the guest produces). The bytes that the host reads are bytes that the guest surely stores, each once. A
  * thread runs as often as the host loads, which nobody sees, since it writes nothing else. If the host reads more (what
@@ -231,16 +232,21 @@ static void sites(struct rw_inline *n, struct rw_refusals *no)
         struct dt_str why = {0};
         uint32_t width = 0;
         n->args[s] = rw_args_of(n->body[s]->step->launch, n->buffer);
-        if (!rw_sites_alone(n->body[s], n->args[s], s == 0 && n->host == 1, &width, &why))
+        if (s == 0 && rw_inline_has_maps(n))
+            rw_inline_staged_sites(n, no);
+        else if (!rw_sites_alone(n->body[s], n->args[s], s == 0 && n->host == 1, &width, &why))
             rw_no(no, RW_NO_plain_sites, "%s", why.s ? why.s : "?");
         dt_str_done(&why);
         n->joins[s] = dt_new_array(n->arena, bool, n->body[s]->f->ninst + 1);
     }
     n->joint = dt_new_array(n->arena, struct rw_joint, n->body[n->guest]->f->ninst + 1);
     for (int s = 0; s < 2 && n->joint && n->joins[0] && n->joins[1] && !no->row[RW_NO_plain_sites]; s++)
-        inline_map_units(n, no, s ? n->host : n->guest);
+        if (s && n->nstaged && n->unit)
+            rw_inline_staged_units(n, no);
+        else if (!s || !n->nstaged)
+            inline_map_units(n, no, s ? n->host : n->guest);
     /* inline.c follows it by its additions */
-    if (!no->row[RW_NO_plain_sites] && !rw_only_addresses(n->body[n->host], n->args[n->host]))
+    if (!no->row[RW_NO_plain_sites] && !n->nstaged && !rw_only_addresses(n->body[n->host], n->args[n->host]))
         rw_no(no, RW_NO_plain_sites, DT_LAUNCH " does more with the buffer's address than add to it", n->name[n->host]);
     if (!n->njoint)
         rw_no(no, RW_NO_plain_sites, DT_LAUNCH " touches it at no instruction of its own", n->name[n->guest]);
@@ -270,8 +276,29 @@ static int on_store(const struct ana_trace_box *b, void *user)
     return 0;
 }
 
+/* A host that may store an element more than once: in later rounds of a loop, behind a barrier, or from two threads the
+ * same. Then the guest is there each time, in the same threads and order, and what it leaves last is right, if it
+ * computes it from the element and from what nobody writes: not from what it has written before. */
+static void idempotent(const struct rw_inline *n, const char *why, struct rw_refusals *no)
+{
+    const struct ana_launch *l = &n->facts->ana->launch[n->facts->launch[0]];
+    for (uint32_t k = 0; k < l->naccess; k++) {
+        const struct ana_access *x = &l->access[k];
+        for (unsigned v = 0; v < ANA_EVIDENCES && x->buffer == n->buffer; v++)
+            if ((v != ANA_PROVED && x->write_by[v].n) || (x->widened && x->writes))
+                rw_no(no, RW_NO_stored_once, DT_LAUNCH " takes addresses from what a buffer holds", n->name[0]);
+    }
+    for (uint32_t b = 0; b < n->graph->nbuffer; b++) {
+        struct rw_uses u = n->uses[1][b];
+        if (b == n->buffer ? n->in_place && n->keep_store : ana_set_overlaps(u.read, u.write))
+            rw_no(no, RW_NO_stored_once,
+                  DT_LAUNCH " reads " DT_BUFFER ", which it writes, and " DT_LAUNCH " may store an element twice: %s",
+                  n->name[1], n->graph->buffer[b].name, n->name[0], why);
+    }
+}
+
 /* Compare the bytes that the host accesses with those of the guest. */
-static int host_map(struct rw_inline *n, struct rw_refusals *no, struct dt_err *e)
+static int host_map(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *tmp, struct dt_err *e)
 {
     struct rw_uses p = n->uses[0][n->buffer], q = n->uses[1][n->buffer];
     const char *buffer = n->graph->buffer[n->buffer].name;
@@ -293,9 +320,18 @@ static int host_map(struct rw_inline *n, struct rw_refusals *no, struct dt_err *
     n->partial = !same_set(p.must, q.read);
     if (no->any)
         return 0;
-    struct stores s = {n, no, 0};
-    int r = rw_inline_trace(n, n->host, on_store, &s, RW_NO_stored_once, no, e);
-    if (r == 0 && !no->any && s.bytes != ana_set_bytes(p.must))
+    if (n->nstaged) {
+        idempotent(n, "it copies boxes", no);
+        return rw_inline_staged(n, no, tmp, e);
+    }
+    struct rw_refusals lost = {.arena = no->arena}, seen = lost;
+    struct stores s = {n, &seen, 0};
+    int r = rw_inline_trace(n, n->host, on_store, &s, RW_NO_stored_once, &lost, e);
+    if (r == 0 && lost.any) /* what the trace gave counts for nothing */
+        idempotent(n, lost.row[RW_NO_stored_once], no);
+    else if (r == 0 && seen.any)
+        *no = seen;
+    else if (r == 0 && s.bytes != ana_set_bytes(p.must))
         rw_no(no, RW_NO_stored_once,
               DT_LAUNCH " stores some byte of " DT_BUFFER " more than once: a later value counts", n->name[0], buffer);
     return r;
@@ -321,7 +357,7 @@ static int look(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *tm
     if (!no->any)
         readers(n, no);
     if (!no->any)
-        r = host_map(n, no, e);
+        r = host_map(n, no, tmp, e);
     if (r == 0 && !no->any)
         r = rw_inline_threads(n, no, tmp, e);
     if (r == 0 && !no->any)

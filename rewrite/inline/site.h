@@ -21,7 +21,8 @@ struct rw_site { /* where the guest is put */
     uint32_t slot, bit, one;   /* the slot; a 64-bit register, a predicate; where there are several texts */
     /* of the host's registers that point into the buffer: the same, counted from its begin */
     uint32_t *shadow;
-    uint32_t out[16]; /* prologue: components */
+    uint32_t out[16];            /* prologue: components */
+    const struct ptx_inst *host; /* the host's text, its registers its own */
     /* of the instance that is emitted: */
     unsigned of;                  /* the slot whose slice is the text; 0: it is all of the guest */
     const struct rw_group *group; /* and the constants of the slot; NULL: it has none */
@@ -53,6 +54,11 @@ extern const struct rw_guest rw_site_guest; /* what copy.c asks; its `site` is a
 /* Emit what replaces a load or store of the host that the element passes through; i: a copy of it, its registers its
  * own. */
 int rw_site_emit(struct rw_site *s, const struct ptx_inst *i);
+/* The guest for elements first … first + unit of a store; where the host copies tensors, its address is a register of
+ * 32 bits with the offset in the buffer (instance.c). */
+int rw_site_unit(struct rw_site *s, const struct ptx_inst *i, unsigned first);
+/* Emit what stands at the host's copy of a tensor, instruction `inst`; i: a copy of it (staged-text.c). */
+int rw_staged_emit(struct rw_site *s, const struct ptx_inst *i, uint32_t inst);
 /* The register that stands for the host's `reg`, counted from the buffer's begin; its definition may come later in the
  * text. PTX_NO_REG: memory. */
 uint32_t rw_site_shadow(struct rw_site *s, uint32_t reg);

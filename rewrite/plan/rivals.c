@@ -9,6 +9,8 @@
  *
  *   take back the state that the rewrite made and all later ones, ban the candidate, and go on choosing from there
  *   if the result is faster by more than the noise, it is the plan, and the candidate is dropped with both times
+ *   else, if another candidate of the kind has taken its place, which shares a launch with it (a sum goes into the
+ *   other one of two products, which could have gone side by side), ban that one too, and try once more
  *   else put everything back
  *
  * There are at most TRIES tries, only for graphs of up to LAUNCHES launches, and only as long as the budget lasts. A
@@ -138,6 +140,43 @@ static double gap_us(const struct rw_state *s)
     return s->graph->nlaunch ? gap / s->graph->nlaunch : 0;
 }
 
+static int ban(struct rw_planner *p, const char *kind, json_t *launches, struct dt_err *e)
+{
+    struct rw_ban ban = {kind, json_incref(launches)};
+    if (dt_push(&p->ban, ban))
+        return 0;
+    json_decref(ban.launches);
+    return dt_err_set(e, DT_E_NOMEM, "out of memory");
+}
+
+/* Go on choosing. 1: it is better than what was taken back, 0: it is not. */
+static int without(struct rw_planner *p, const struct rw_saved *s, struct dt_err *e)
+{
+    int r = rw_all_rounds(p, e);
+    struct rw_state *is = &p->state.p[p->state.n - 1], *was = &s->state.p[s->state.n - 1];
+    struct dt_str why = {0};
+    int faster = r == 0 && !p->budget_spent ? rw_better(p, was, is, &why, e) : 0;
+    dt_str_done(&why);
+    return r < 0 ? r : faster;
+}
+
+/* What was kept from state `from` on of x's kind, and has one of its launches; NULL: nothing. */
+static const struct rw_entry *in_its_place(const struct rw_planner *p, size_t from, const struct rw_entry *x)
+{
+    for (size_t k = from; k < p->state.n && !p->budget_spent; k++) {
+        const struct rw_entry *y = &p->entry.p[p->state.p[k].entry];
+        size_t i, q;
+        json_t *a, *b;
+        if (strcmp(y->kind, x->kind) != 0)
+            continue;
+        json_array_foreach (x->launches, i, a)
+            json_array_foreach (y->launches, q, b)
+                if (json_equal(a, b))
+                    return y;
+    }
+    return NULL;
+}
+
 int rw_rivals(struct rw_planner *p, struct dt_err *e)
 {
     unsigned tries = 0;
@@ -149,29 +188,30 @@ int rw_rivals(struct rw_planner *p, struct dt_err *e)
         if (!x || !strcmp(x->kind, rw_registry[rw_nregistry - 1]->name) || rw_normal_at(p, x->kind) >= 0 ||
             (p->state.p[0].graph->nlaunch > ALL && x->before_us - x->after_us > gap_us(&p->state.p[0])))
             continue;
-        struct rw_ban ban = {x->kind, json_incref(x->launches)};
-        if (!dt_push(&p->ban, ban)) {
-            json_decref(ban.launches);
-            return dt_err_set(e, DT_E_NOMEM, "out of memory");
-        }
-        if (!rw_take_back(p, from, &s))
-            return dt_err_set(e, DT_E_NOMEM, "out of memory");
-        tries++;
-        int r = rw_all_rounds(p, e);
-        struct rw_state *is = &p->state.p[p->state.n - 1], *was = &s.state.p[s.state.n - 1];
-        struct dt_str why = {0};
-        int faster = r == 0 && !p->budget_spent ? rw_better(p, was, is, &why, e) : 0;
-        dt_str_done(&why);
-        r = faster < 0 ? faster : r;
-        if (faster == 1) {
-            if (!adopt(p, &s))
+        size_t bans = p->ban.n;
+        int faster = ban(p, x->kind, x->launches, e);
+        while (faster == 0) {
+            s = (struct rw_saved){0};
+            if (!rw_take_back(p, from, &s))
                 return dt_err_set(e, DT_E_NOMEM, "out of memory");
-            continue;
+            tries++;
+            faster = without(p, &s, e);
+            if (faster == 1)
+                break;
+            const struct rw_entry *other = faster < 0 || tries == TRIES ? NULL : in_its_place(p, from, x);
+            bool more = other != NULL;
+            int r = more ? ban(p, other->kind, other->launches, e) : 0;
+            rw_put_back(p, &s);
+            faster = r < 0 ? r : faster;
+            if (!more)
+                break;
         }
-        rw_put_back(p, &s);
-        json_decref(p->ban.p[--p->ban.n].launches);
-        if (r < 0)
-            return r;
+        if (faster == 1 && !adopt(p, &s))
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        while (faster != 1 && p->ban.n > bans)
+            json_decref(p->ban.p[--p->ban.n].launches);
+        if (faster < 0)
+            return faster;
     }
     return 0;
 }

@@ -39,6 +39,7 @@ import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from plans import Planner  # noqa: E402
+from staged import REFUSED as STAGED  # noqa: E402
 
 N = 2048
 CUDA = r"""
@@ -449,6 +450,8 @@ INLINED = [
                                  launch("b", "i", "pad", "h", "y", N // 2)]), "refused: verification"),
     ("stored_once", "", graph([launch("a", "i", "twice", "x", "h"), launch("b", "i", "onto", "h", "y")],
                               y=buffer(N, "inout")), "refused: verification"),
+    ("staged_box", "async", STAGED["lanes-of-their-own"][1], "refused: verification"),
+    ("staged_still", "async", STAGED["changed-behind-it"][1], "refused: verification"),
 ]
 HARDWARE = [
     ("active_mask", "", graph([launch("a", "k", "mask", "x", "h"), B]),

@@ -149,6 +149,20 @@ def _(t):
     k.residual[(32,)](h, g, y, 128 * 256, BLOCK=1024)
 
 
+@case("sm_90", "triton-staged-90")
+def _(t):
+    """Products that store by copies of tensors, rows that are no whole tiles: persistent ones with a bias and ReLU
+    behind them, and two boxes a tile with a residual."""
+    x, w1, w2 = t("x", 200, 128), t.weight("w1", 128, 256), t.weight("w2", 256, 256)
+    b, r = t("b", 256, role="weight", dtype="float32"), t("r", 200, 256)
+    h, g, p, y = t.inner("h", 200, 256), t.inner("g", 200, 256), t.inner("p", 200, 256), t.out("y", 200, 256)
+    k.matmul_persistent[(5,)](x.tiles(64, 64), w1.tiles(64, 64), h.tiles(64, 64), 200, 256, 128, BM=64, BN=64, BK=64,
+                              GROUP=2, num_warps=4)
+    k.bias_relu[(50,)](h, b, g, 200 * 256, 256, BLOCK=1024)
+    k.matmul_tma[(4, 2)](g.tiles(64, 64), w2.tiles(64, 128), p.tiles(64, 128), 256, BM=64, BN=128, BK=64, num_warps=4)
+    k.residual[(50,)](p, r, y, 200 * 256, BLOCK=1024)
+
+
 @case("sm_90", "triton-own-90")
 def _(t):
     """Descriptors that the kernel makes for itself; rows behind it."""

@@ -122,7 +122,13 @@ def beside(b):
     return {"y": to_f16(to_f16(x @ b("w1", 128, 256)) + to_f16(x @ b("w2", 128, 256)))}
 
 
-WANT = {"triton-beside-90": beside, "triton-epilogue-90": epilogue, "triton-loads-90": epilogue,
+def staged(b):
+    g = to_f16(np.maximum(to_f16(b("x", 200, 128) @ b("w1", 128, 256)) + b("b", 256), 0))
+    return {"y": to_f16(to_f16(g @ b("w2", 256, 256)) + b("r", 200, 256))}
+
+
+WANT = {"triton-beside-90": beside, "triton-staged-90": staged,
+        "triton-epilogue-90": epilogue, "triton-loads-90": epilogue,
         "triton-mlp-80": lambda b: mlp(b, False), "triton-mlp-90": lambda b: mlp(b, True),
         "triton-own-90": lambda b: {"y": to_f16(softmax(to_f16(b("x", 128, 128) @ b("w", 128, 256))))},
         "triton-persistent-90": persistent, "triton-grouped-80": grouped, "triton-attention-80": attention,
