@@ -45,9 +45,11 @@ struct jump {
     uint32_t bb; /* operation where the basic block begins */
 };
 
-/* Behind the unit's blocks: the operation's handler where an access was not simple, registers as they were. */
+/* Behind the unit's blocks: where an access was not simple. First lane by lane (template-plain.c), which takes what it
+ * reads from memory and leaves vector registers alone; else the operation's handler, registers as they were. */
 enum { SLOW_JUMPS = 20 };
 struct slow {
+    bool plain;
     size_t from[SLOW_JUMPS], to; /* jumps, and where to go on */
     unsigned jumps;
     uint32_t op;
@@ -116,6 +118,7 @@ struct sg_template_table {
     uint32_t nan32, sign, magnitude, exponent, low16, low8, one_f;
     uint32_t limit_f, limit_s; /* 2^31; 2^31 - 1 */
     uint32_t far, three;       /* all bits but those of 60; 3 */
+    uint64_t far64, high64;    /* the same of 64 bits; the upper half */
     uint64_t nan64, sign64, magnitude64, one_d;
     _Alignas(64) uint32_t ramp[3][16]; /* 0, 4, 8, …; 8 and 16 bytes a lane */
     uint64_t wide_ramp[3][32];         /* the same for 32 lanes */
@@ -150,10 +153,12 @@ void sg_template_op(struct template *m, enum sg_x86_v v, unsigned d, unsigned a,
 void sg_template_nan(struct template *m);
 void sg_template_canon(struct template *m, unsigned d, unsigned s, enum raw_kind raw); /* quiet NaNs become PTX's */
 void sg_template_write_row(struct template *m, uint32_t ref, bool wide); /* to memory, where it is dirty */
+void sg_template_drop_row(struct template *m, uint32_t ref, bool wide);  /* no register has it; memory will */
 void sg_template_trim(struct template *m);   /* what does not come again in the block goes to memory, and gives way */
 void sg_template_flush(struct template *m);  /* dirty pieces to memory; they stay */
 void sg_template_forget(struct template *m); /* no register has anything */
-void sg_template_save(struct template *m, const struct slot *slot); /* dirty pieces of an earlier time */
+/* Dirty pieces of an earlier time; key: only those of one piece, or NO_KEY. */
+void sg_template_save(struct template *m, const struct slot *slot, int32_t key);
 
 /* ---- template-ways.c --------------------------------------------------------------------------------------------- */
 /* How an operation is done. Pieces of 32-bit rows: 2, of 64-bit rows: 4. */
@@ -190,6 +195,14 @@ enum { SG_FCMP_GE = 29, SG_FCMP_UNORD = 3 }; /* of vcmpps */
 bool sg_template_lane(struct template *m, const struct sg_op *op, int h);
 bool sg_template_knows(const struct sg_op *op, int h); /* one of the two will do it */
 bool sg_template_access(struct template *m, const struct sg_op *op, int h);
+void sg_template_plain(struct template *m, const struct slow *s); /* see struct slow; falls through where it cannot */
+
+/* ---- template-plain.c -------------------------------------------------------------------------------------------- */
+/* Accesses of any shape by the lanes that the guard lets through. False: nothing is done, it is the handler's. */
+SG_GENERAL_ONLY bool sg_template_load_shared(struct sg_warp *w, const struct sg_op *op);
+SG_GENERAL_ONLY bool sg_template_load_global(struct sg_warp *w, const struct sg_op *op);
+SG_GENERAL_ONLY bool sg_template_store_shared(struct sg_warp *w, const struct sg_op *op);
+SG_GENERAL_ONLY bool sg_template_store_global(struct sg_warp *w, const struct sg_op *op);
 
 /* ---- template-unit.c --------------------------------------------------------------------------------------------- */
 struct sg_template_figures {

@@ -246,13 +246,15 @@ static void unit_block(struct template *m, uint32_t from)
     unit_go_to(m, end);
 }
 
-/* Where an access was not simple: all to memory, the handler, all back. */
+/* Where an access was not simple: lane by lane, or all to memory, the handler, all back. */
 static void unit_slow(struct template *m, const struct slow *s)
 {
     for (unsigned i = 0; i < s->jumps; i++)
         sg_x86_here(&m->x, s->from[i]);
     m->nan = s->nan;
-    sg_template_save(m, s->slot);
+    if (s->plain)
+        sg_template_plain(m, s);
+    sg_template_save(m, s->slot, NO_KEY);
     unit_handler(m, s->op);
     for (unsigned i = 0; i < SLOTS; i++)
         if (s->slot[i].key != NO_KEY)
