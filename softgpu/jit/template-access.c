@@ -170,21 +170,26 @@ static void from_line(struct template *m, struct sg_x86_mem at, unsigned n, unsi
     struct sg_x86_mem part[4];
     for (unsigned i = 0; i < 4; i++)
         part[i] = (struct sg_x86_mem){at.base, at.index, at.disp + 64 * (int32_t)i};
-    for (unsigned e = 0; e < n; e++) {
-        struct sg_x86_mem take = n == 2 ? TABLE(take2) : TABLE(take4);
+    if (n == 1)
+        sg_x86_vm(x, V_LOADU32, d[0][h], 0, part[0], -1);
+    for (unsigned e = 0; e < n && n == 2; e++) {
+        struct sg_x86_mem take = TABLE(take2);
         take.disp += 64 * (int32_t)e;
-        if (n == 1) {
-            sg_x86_vm(x, V_LOADU32, d[0][h], 0, part[0], -1);
-            return;
-        }
         sg_x86_vm(x, V_LOAD32, T1, 0, take, -1);
-        sg_x86_vm(x, V_LOADU32, n == 2 ? d[e][h] : T0, 0, part[0], -1);
-        sg_x86_vm(x, V_PERM2, n == 2 ? d[e][h] : T0, T1, part[1], -1);
-        if (n == 2)
-            continue;
-        sg_x86_vm(x, V_LOADU32, T2, 0, part[2], -1);
-        sg_x86_vm(x, V_PERM2, T2, T1, part[3], -1);
-        sg_x86_v(x, V_JOIN, d[e][h], T0, T2, 1);
+        sg_x86_vm(x, V_LOADU32, d[e][h], 0, part[0], -1);
+        sg_x86_vm(x, V_PERM2, d[e][h], T1, part[1], -1);
+    }
+    for (unsigned e = 0; e < n && n == 4; e += 2) { /* eight lanes of two elements, twice */
+        struct sg_x86_mem take = TABLE(take4);
+        take.disp += 32 * (int32_t)e;
+        unsigned a = d[e][h], b = d[e + 1][h];
+        sg_x86_vm(x, V_LOAD32, T1, 0, take, -1);
+        sg_x86_vm(x, V_LOADU32, a, 0, part[0], -1);
+        sg_x86_vm(x, V_PERM2, a, T1, part[1], -1);
+        sg_x86_vm(x, V_LOADU32, T0, 0, part[2], -1);
+        sg_x86_vm(x, V_PERM2, T0, T1, part[3], -1);
+        sg_x86_v(x, V_HALVES, b, a, T0, 0xEE);
+        sg_x86_v(x, V_JOIN, a, a, T0, 1);
     }
 }
 

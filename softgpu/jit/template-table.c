@@ -5,7 +5,7 @@
 #define R16(s, l) R4(s, l), R4(s, (l) + 4), R4(s, (l) + 8), R4(s, (l) + 12)
 #define N4(s, e, l) (l) * (s) + (e), ((l) + 1) * (s) + (e), ((l) + 2) * (s) + (e), ((l) + 3) * (s) + (e)
 #define N16(s, e) N4(s, e, 0), N4(s, e, 4), N4(s, e, 8), N4(s, e, 12)
-#define N8(s, e) N4(s, e, 0), N4(s, e, 4), 0, 0, 0, 0, 0, 0, 0, 0
+#define N8(s, e) N4(s, e, 0), N4(s, e, 4)
 #define R32(s) R16(s, 0), R16(s, 16)
 
 _Alignas(64) const struct sg_template_table sg_template_table = {
@@ -29,5 +29,5 @@ _Alignas(64) const struct sg_template_table sg_template_table = {
     .ramp = {{R16(4, 0)}, {R16(8, 0)}, {R16(16, 0)}},
     .wide_ramp = {{R32(4ull)}, {R32(8ull)}, {R32(16ull)}},
     .take2 = {{N16(2, 0)}, {N16(2, 1)}},
-    .take4 = {{N8(4, 0)}, {N8(4, 1)}, {N8(4, 2)}, {N8(4, 3)}},
+    .take4 = {{N8(4, 0), N8(4, 1)}, {N8(4, 2), N8(4, 3)}},
 };

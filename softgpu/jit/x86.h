@@ -77,11 +77,12 @@ enum sg_x86_v {
     V_MAXS64 = SG_V(2, 1, 1, 0x3D, 6),
     V_ABS32 = SG_V(2, 1, 0, 0x1E, 6),
     V_ABS64 = SG_V(2, 1, 1, 0x1F, 6),
-    V_ZX = SG_V(2, 1, 0, 0x35, 5),    /* vpmovzxdq */
-    V_SX = SG_V(2, 1, 0, 0x25, 5),    /* vpmovsxdq */
-    V_LOW = SG_V(2, 2, 0, 0x35, 5),   /* vpmovqd: from the register to the other operand */
-    V_UPPER = SG_V(3, 1, 1, 0x3B, 5), /* vextracti64x4: from the register to the other operand */
-    V_JOIN = SG_V(3, 1, 1, 0x3A, 5),  /* vinserti64x4 */
+    V_ZX = SG_V(2, 1, 0, 0x35, 5),     /* vpmovzxdq */
+    V_SX = SG_V(2, 1, 0, 0x25, 5),     /* vpmovsxdq */
+    V_LOW = SG_V(2, 2, 0, 0x35, 5),    /* vpmovqd: from the register to the other operand */
+    V_UPPER = SG_V(3, 1, 1, 0x3B, 5),  /* vextracti64x4: from the register to the other operand */
+    V_JOIN = SG_V(3, 1, 1, 0x3A, 5),   /* vinserti64x4 */
+    V_HALVES = SG_V(3, 1, 1, 0x43, 6), /* vshufi64x2; 0xEE: the upper halves of both */
     V_BLEND32 = SG_V(2, 1, 0, 0x64, 6),
     V_BLEND64 = SG_V(2, 1, 1, 0x64, 6),
     V_GATHER32 = SG_V(2, 1, 0, 0x90, 2), /* vpgatherdd: see sg_x86_gather */
