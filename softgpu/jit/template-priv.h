@@ -122,7 +122,7 @@ struct sg_template_table {
     uint64_t nan64, sign64, magnitude64, one_d;
     _Alignas(64) uint32_t ramp[3][16]; /* 0, 4, 8, …; 8 and 16 bytes a lane */
     uint64_t wide_ramp[3][32];         /* the same for 32 lanes */
-    /* which of two vectors' 32 words: by element, of elements of two; two elements of eight lanes, of elements of four */
+    /* which of two vectors' 32 words: by element, of elements of two; two elements of eight lanes, of those of four */
     uint32_t take2[2][16], take4[2][16];
 };
 extern const struct sg_template_table sg_template_table; /* template-table.c */
