@@ -9,6 +9,8 @@ bool sg_template_knows(const struct sg_op *op, int h)
 {
     if (h >= SG_H_LD_GLOBAL_8 && h <= SG_H_ST_SHARED_64)
         return sg_template_access(NULL, op, h);
+    if (h == SG_H_SHFL && op->fn == sg_guarded)
+        return false; /* not all lanes may be there */
     return sg_template_ways[h].form != NOTHING;
 }
 
@@ -381,7 +383,8 @@ static void wide_one(struct template *m, const struct sg_op *op, int h, unsigned
 static void narrow_one(struct template *m, const struct sg_op *op, int h, unsigned p, unsigned d)
 {
     struct sg_x86 *x = &m->x;
-    unsigned a = h == SG_H_LO_u64 || h == SG_H_HI_u64 ? 0 : sg_template_get(m, op->a, p, h != SG_H_CVT_s32_f32_rz), b;
+    bool bits = h != SG_H_CVT_s32_f32_rz && h != SG_H_SAT_f32 && h != SG_H_FMA_SAT_f32;
+    unsigned a = h == SG_H_LO_u64 || h == SG_H_HI_u64 ? 0 : sg_template_get(m, op->a, p, bits), b;
     switch (h) {
     case SG_H_LO_u64:
     case SG_H_HI_u64: lane_narrow(m, d, op->a, p, h == SG_H_HI_u64); return;
@@ -399,6 +402,17 @@ static void narrow_one(struct template *m, const struct sg_op *op, int h, unsign
         sg_x86_mov_imm(x, RCX, 0xAAAA);
         sg_x86_k_from(x, 7, RCX, false);
         sg_x86_vk(x, V_BLEND32, d, T1, T2, -1, 7, false);
+        return;
+    case SG_H_FMA_SAT_f32:
+        b = sg_template_get(m, op->b, p, false);
+        sg_x86_v(x, V_LOAD32, T2, 0, sg_template_get(m, op->c, p, false), -1);
+        sg_x86_v(x, V_FMA231PS, T2, a, b, -1);
+        a = T2;        /* fall through */
+    case SG_H_SAT_f32: /* NaN is not greater than 0 */
+        sg_x86_v(x, V_XOR32, T1, T1, T1, -1);
+        sg_x86_v(x, V_MAXPS, d, a, T1, -1);
+        sg_x86_vm(x, V_SPREAD32, T1, 0, TABLE(one_f), -1);
+        sg_x86_v(x, V_MINPS, d, T1, d, -1);
         return;
     case SG_H_NEG_s32:
         sg_x86_v(x, V_XOR32, T1, T1, T1, -1);
@@ -427,10 +441,47 @@ static void narrow_one(struct template *m, const struct sg_op *op, int h, unsign
     }
 }
 
+/* shfl of a whole warp: which lane each takes from, then the words of both pieces by that. */
+static void exchange(struct template *m, const struct sg_op *op)
+{
+    struct sg_x86 *x = &m->x;
+    uint32_t q = m->c->ext[op->x + 1];
+    bool up = op->sub == SG_SHFL_UP;
+    unsigned a[2] = {sg_template_get(m, op->a, 0, true), sg_template_get(m, op->a, 1, true)};
+    for (unsigned p = 0; p < 2; p++) {
+        unsigned b = sg_template_get(m, op->b, p, true), c = sg_template_get(m, op->c, p, true), t = p ? T1 : T0;
+        struct sg_x86_mem lane = TABLE(lane);
+        lane.disp += 64 * (int32_t)p;
+        m->nan = false;
+        sg_x86_v(x, V_SHI32, SHI_SHR, T2, c, 8); /* the segment's bits; bits above 5 go in the end */
+        sg_x86_vm(x, V_LOADU32, ZNAN, 0, lane, -1);
+        sg_x86_vmb(x, V_AND32, t, b, TABLE(low5), -1);
+        if (op->sub == SG_SHFL_IDX)
+            sg_x86_v(x, V_TERN32, t, T2, ZNAN, 0xB8); /* T2 ? ZNAN : t */
+        else
+            sg_x86_v(x, up ? V_SUB32 : op->sub == SG_SHFL_DOWN ? V_ADD32 : V_XOR32, t, ZNAN, t, -1);
+        sg_x86_v(x, V_TERN32, T2, ZNAN, c, 0xCA); /* T2 ? ZNAN : c */
+        sg_x86_vmb(x, V_AND32, T2, T2, TABLE(low5), -1);
+        sg_x86_v(x, V_CMPS32, 3 + p, t, T2, up ? CMP_GE : CMP_LE);
+        sg_x86_vk(x, V_BLEND32, t, ZNAN, t, -1, 3 + p, false);
+        sg_x86_v(x, V_PICK, t, a[0], a[1], -1);
+    }
+    for (unsigned p = 0; p < 2; p++)
+        sg_x86_v(x, V_LOAD32, sg_template_out(m, op->d, p, NOT_RAW, false), 0, p ? T1 : T0, -1);
+    if (q == SG_NONE)
+        return;
+    sg_x86_k_to(x, RCX, 3, false);
+    sg_x86_k_to(x, RAX, 4, false);
+    sg_x86_shl(x, RAX, 16);
+    sg_x86_alu(x, X_OR, RCX, RAX, false);
+    sg_x86_store(x, sg_template_scalar(m, q), RCX, false);
+}
+
 static void special(struct template *m, const struct sg_op *op, int h)
 {
     bool wide = false;
     switch (h) {
+    case SG_H_SHFL: exchange(m, op); return;
     case SG_H_PMOV:
     case SG_H_PNOT:
     case SG_H_PAND:

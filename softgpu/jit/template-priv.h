@@ -117,7 +117,8 @@ struct template
 struct sg_template_table {
     uint32_t nan32, sign, magnitude, exponent, low16, low8, one_f;
     uint32_t limit_f, limit_s; /* 2^31; 2^31 - 1 */
-    uint32_t far, three;       /* all bits but those of 60; 3 */
+    uint32_t far, three, low5; /* all bits but those of 60; 3; 31 */
+    uint32_t lane[32];         /* 0, 1, 2, … */
     uint64_t far64, high64;    /* the same of 64 bits; the upper half */
     uint64_t nan64, sign64, magnitude64, one_d;
     _Alignas(64) uint32_t ramp[3][16]; /* 0, 4, 8, …; 8 and 16 bytes a lane */

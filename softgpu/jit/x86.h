@@ -88,6 +88,7 @@ enum sg_x86_v {
     V_GATHER32 = SG_V(2, 1, 0, 0x90, 2), /* vpgatherdd: see sg_x86_gather */
     V_PERM32 = SG_V(2, 1, 0, 0x36, 6),   /* vpermd: by the second operand */
     V_PERM2 = SG_V(2, 1, 0, 0x7E, 6),    /* vpermt2d */
+    V_PICK = SG_V(2, 1, 0, 0x76, 6),     /* vpermi2d: words of the second and third by the first, which they replace */
     V_SPREAD32 = SG_V(2, 1, 0, 0x58, 2), /* vpbroadcastd */
     V_SPREAD64 = SG_V(2, 1, 1, 0x59, 3),
     V_SPREADR32 = SG_V(2, 1, 0, 0x7C, 2), /* from a general register */
@@ -99,6 +100,8 @@ enum sg_x86_v {
     V_MULPD = SG_V(1, 1, 1, 0x59, 6),
     V_SUBPS = SG_V(1, 0, 0, 0x5C, 6),
     V_SUBPD = SG_V(1, 1, 1, 0x5C, 6),
+    V_MINPS = SG_V(1, 0, 0, 0x5D, 6), /* a < b ? a : b */
+    V_MAXPS = SG_V(1, 0, 0, 0x5F, 6), /* a > b ? a : b */
     V_DIVPS = SG_V(1, 0, 0, 0x5E, 6),
     V_DIVPD = SG_V(1, 1, 1, 0x5E, 6),
     V_SQRTPS = SG_V(1, 0, 0, 0x51, 6),
