@@ -21,11 +21,15 @@ static unsigned to(struct template *m, uint32_t ref, unsigned p, enum raw_kind r
     return m->guard ? T0 : sg_template_out(m, ref, p, raw, false);
 }
 
+/* Lanes that the guard leaves out may have any bits, those of NaNs, too: what is merged with them is not raw. */
 static void lane_done(struct template *m, uint32_t ref, unsigned p, enum raw_kind raw, bool wide)
 {
-    if (m->guard)
-        sg_x86_vk(&m->x, wide ? V_LOAD64 : V_LOAD32, sg_template_out(m, ref, p, raw, true), 0, T0, -1, m->guard + p,
-                  false);
+    if (!m->guard)
+        return;
+    if (raw)
+        sg_template_canon(m, T0, T0, raw);
+    sg_x86_vk(&m->x, wide ? V_LOAD64 : V_LOAD32, sg_template_out(m, ref, p, NOT_RAW, true), 0, T0, -1, m->guard + p,
+              false);
 }
 
 /* Subnormals of register s to zero, in register d. */

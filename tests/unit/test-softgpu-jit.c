@@ -126,6 +126,14 @@ static const char small[] = HEAD
                 "{%h1,%h4};\n"
                 "add.u32 %r6, %r6, 1; setp.lt.u32 %p3, %r6, %r30; @%p3 bra L; st.global.u32 [%rd3+2097152], %r20; ret; "
                 "}\n"
+    /* lanes that a guard leaves out keep their bits, NaNs with a payload, too */
+    ENTRY("payload") "ld.global.f32 %f1, [%rd3]; ld.global.f32 %f2, [%rd3+4096]; ld.global.f64 %fd1, [%rd1+8192]; "
+                     "and.b32 %r5, %r1, 3; mov.u32 %r6, 0;\n"
+                     "L: setp.eq.u32 %p1, %r5, %r6; @%p1 add.f32 %f1, %f1, %f2; @%p1 fma.rn.f32 %f2, %f2, %f1, %f1; "
+                     "@!%p1 mul.f64 %fd1, %fd1, %fd1; setp.eq.u32 %p2, %r5, 2; @%p2 max.f32 %f2, %f2, %f1;\n"
+                     "add.u32 %r6, %r6, 1; setp.lt.u32 %p3, %r6, 2; @%p3 bra L; st.global.f32 [%rd3+1048576], %f1; "
+                     "st.global.f32 [%rd3+2097152], %f2; cvt.u64.u32 %rd4, %r4; shl.b64 %rd4, %rd4, 3; add.u64 %rd4, "
+                     "%rd4, %rd1; st.global.f64 [%rd4+3145728], %fd1; ret; }\n"
     /* a lane of shared memory is off, in some round: over the end, not aligned, in another window */
     ENTRY(
         "over") "mov.u64 %rd4, tile; mov.u32 %r6, 0; mul.wide.u32 %rd5, %r1, 68; add.u64 %rd5, %rd5, %rd4;\n"
@@ -206,7 +214,7 @@ static int child(void)
         return 2;
     }
     static const char *const name[] = {"part",    "shapes", "floats", "global", "walks",
-                                       "crooked", "wide",   "over",   "window"};
+                                       "crooked", "wide",   "over",   "window", "payload"};
     static const uint32_t threads[] = {32, 256, 80, 7};
     for (size_t k = 0; k < sizeof name / sizeof *name; k++)
         for (size_t t = 0; t < sizeof threads / sizeof *threads; t++)
