@@ -485,7 +485,7 @@ static void any_access(struct template *m, const struct sg_op *op, int h)
     bool load = h <= SG_H_LD_SHARED_64, wide = pieces_of(op, load) == 4;
     sg_template_write_row(m, op->a, op->flags & SG_A64);
     for (unsigned e = 0; e < op->n; e++)
-        if (!load || op->fn == sg_guarded)
+        if (!load || op->fn == sg_guarded || m->masked)
             sg_template_write_row(m, access_element(m, op, e, !load), wide);
     for (unsigned e = 0; load && e < op->n; e++)
         sg_template_drop_row(m, access_element(m, op, e, false), wide);
@@ -508,7 +508,7 @@ bool sg_template_access(struct template *m, const struct sg_op *op, int h)
         return true;
     bool inline_ = op->size == 4 && n <= (load ? 4u : 1u) && !(load && op->flags & SG_D64) && op->imm < 1 << 30 &&
                    op->imm > -(1 << 30) && !(shared && op->imm & (4 * n - 1));
-    if (!inline_)
+    if (!inline_ || m->masked)
         any_access(m, op, h);
     else if (load)
         (!shared ? global_load : n == 1 ? load_words : load_vectors)(m, op);

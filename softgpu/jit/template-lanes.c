@@ -203,12 +203,43 @@ static void predicate(struct template *m, unsigned r, uint32_t ref, bool negated
         sg_x86_not(&m->x, r);
 }
 
+/* The lanes that the operation is for, in register r. */
+static void guard_lanes(struct template *m, unsigned r, const struct sg_op *op)
+{
+    struct sg_x86_mem mask = SG_AT(RBX, offsetof(struct sg_warp, mask));
+    if (op->fn == sg_guarded) {
+        predicate(m, r, op->guard, op->flags & SG_GUARD_NOT);
+        if (m->masked)
+            sg_x86_alu_mem(&m->x, X_AND, r, mask, false);
+    } else {
+        sg_x86_load(&m->x, r, mask, false);
+    }
+}
+
+/* The same for a row: where no living lane is left out, dead ones are computed as well, as the interpreter does. */
+static void row_lanes(struct template *m, unsigned r, const struct sg_op *op)
+{
+    size_t less = 0;
+    bool guarded = op->fn == sg_guarded;
+    if (guarded)
+        guard_lanes(m, r, op);
+    if (!m->masked)
+        return;
+    if (guarded) {
+        sg_x86_alu_mem(&m->x, X_CMP, r, SG_AT(RBX, offsetof(struct sg_warp, mask)), false);
+        less = sg_x86_jcc(&m->x, CC_NE);
+    }
+    sg_x86_load(&m->x, r, SG_AT(RSP, ROWS_AT), false);
+    if (guarded)
+        sg_x86_here(&m->x, less);
+}
+
 /* Register r to predicate ref, for the lanes of the guard, which is in rdx. */
 static void put_predicate(struct template *m, const struct sg_op *op, uint32_t ref, unsigned r)
 {
     struct sg_x86_mem at = sg_template_scalar(m, ref);
     if (m->guard) {
-        predicate(m, RDX, op->guard, op->flags & SG_GUARD_NOT);
+        guard_lanes(m, RDX, op);
         sg_x86_alu(&m->x, X_AND, r, RDX, false);
         sg_x86_not(&m->x, RDX);
         sg_x86_alu_mem(&m->x, X_AND, RDX, at, false);
@@ -251,7 +282,7 @@ static void lane_compare(struct template *m, const struct sg_op *op, const struc
     }
     /* as the interpreter: the guard is read before, and d may be it */
     if (m->guard && op->flags & SG_HAS_Q) {
-        predicate(m, R8, op->guard, op->flags & SG_GUARD_NOT);
+        guard_lanes(m, R8, op);
         put_predicate(m, op, op->d, RCX);
         struct sg_x86_mem at = sg_template_scalar(m, op->x);
         sg_x86_alu(&m->x, X_AND, RSI, R8, false);
@@ -278,10 +309,9 @@ static void of_predicates(struct template *m, const struct sg_op *op, int h)
     put_predicate(m, op, op->d, RCX);
 }
 
-/* The predicate as masks k<first> …, one for each piece. */
-static void masks(struct template *m, unsigned first, uint32_t ref, bool negated, bool wide)
+/* The lanes in rcx as masks k<first> …, one for each piece. */
+static void masks(struct template *m, unsigned first, bool wide)
 {
-    predicate(m, RCX, ref, negated);
     sg_x86_k_from(&m->x, first, RCX, true);
     for (unsigned p = 1; p < (wide ? 4u : 2u); p++)
         sg_x86_k_shr(&m->x, first + p, first, (wide ? 8 : 16) * p);
@@ -289,7 +319,8 @@ static void masks(struct template *m, unsigned first, uint32_t ref, bool negated
 
 static void lane_choose(struct template *m, const struct sg_op *op, bool wide)
 {
-    masks(m, m->guard ? 5 : 1, op->c, op->flags & SG_C_NOT, wide && !m->guard);
+    predicate(m, RCX, op->c, op->flags & SG_C_NOT);
+    masks(m, m->guard ? 5 : 1, wide && !m->guard);
     for (unsigned p = 0; p < (wide ? 4u : 2u); p++) {
         unsigned k = m->guard ? 5 : 1 + p;
         if (m->guard && p) { /* k1 to k4 are the guard's */
@@ -541,9 +572,11 @@ bool sg_template_lane(struct template *m, const struct sg_op *op, int h)
     const struct sg_template_way *y = &sg_template_ways[h];
     enum lane_type d = (enum lane_type)sg_jit_lane_rows_of[h].d;
     bool wide = d == L_u64 || d == L_s64 || d == L_f64 || h == SG_H_SELP_u64;
-    m->guard = op->fn == sg_guarded;
-    if (m->guard && y->form != COMPARE && y->form != COMPARE_Z && (h < SG_H_PMOV || h > SG_H_PNOT))
-        masks(m, 1, op->guard, op->flags & SG_GUARD_NOT, wide);
+    m->guard = op->fn == sg_guarded || m->masked;
+    if (m->guard && y->form != COMPARE && y->form != COMPARE_Z && (h < SG_H_PMOV || h > SG_H_PNOT)) {
+        row_lanes(m, RCX, op);
+        masks(m, 1, wide);
+    }
     switch (y->form) {
     case NOTHING: return false;
     case BIN:

@@ -93,6 +93,8 @@ SG_GENERAL_INLINE bool plain_load(struct sg_warp *w, const struct sg_op *op, boo
     uint64_t at[SG_LANES];
     const unsigned n = op->n;
     const uint32_t m = plain_lanes(w, op);
+    if (w->full && w->mask != SG_ALL) /* the handler gives dead lanes something, too */
+        return false;
     if (!plain_find(w, op, m, shared, false, at))
         return false;
     if (op->size == 4 && n == 4 && m == SG_ALL && !(op->flags & SG_D64)) {

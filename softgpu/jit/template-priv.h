@@ -66,6 +66,8 @@ struct fact {
 };
 enum {                    /* the stack frame, from rsp on; the first word is for calls */
        LIMIT_WORD_AT = 8, /* 32 bits: shared bytes - 4 */
+       ROWS_AT =
+           12, /* masked, 32 bits: the lanes that operations on rows write: all, where no living one is inactive */
        KEEP_AT = 16,
        SAVED_SP = 32,
        LIMIT_AT = 40, /* of shared memory: where 64, 128, 256 bytes begin no more */
@@ -76,6 +78,7 @@ enum {                    /* the stack frame, from rsp on; the first word is for
 struct sg_template_bb { /* of a basic block */
     sg_fn fn;           /* atomic: its code as a handler */
     void *inside;       /* the same, from another block */
+    void *behind;       /* atomic: the same, when sg_switch has chosen the block */
     uint32_t visits;    /* atomic */
     bool refused;
 };
@@ -85,7 +88,8 @@ struct sg_template {
     struct dt_vec(struct sg_object *) object;
     size_t bytes; /* of machine code */
     bool denied;  /* this process gets no memory that is executable */
-    struct sg_template_bb bb[];
+    uint32_t nbb;
+    struct sg_template_bb bb[]; /* for whole warps; then as many for warps some of whose lanes are inactive */
 };
 
 struct template
@@ -93,6 +97,8 @@ struct template
     struct sg_x86 x;
     const struct sg_code *c;
     struct sg_template *t;
+    struct sg_template_bb *bb; /* of the kind at hand */
+    bool masked;               /* for any lanes: each operation is for those in the warp's mask */
     struct slot slot[SLOTS];
     struct piece *piece[3];
     uint32_t pieces[3];
@@ -101,6 +107,7 @@ struct template
     struct dt_vec(int16_t) number;   /* by operation - first: SG_H_*; -1: no lane loop */
     struct dt_vec(uint32_t) block;   /* of the unit: their first operations */
     struct dt_vec(size_t) place;     /* by block: where its code begins */
+    struct dt_vec(size_t) behind;    /* masked: by block, where it goes on when sg_switch has been asked */
     struct dt_vec(struct jump) jump; /* between blocks */
     struct dt_vec(struct slow) slow;
     struct fact fact[FACTS];
@@ -210,8 +217,16 @@ struct sg_template_figures {
     size_t bytes;
     uint64_t ops, blocks;
 };
-/* Compiles what is warm from basic block `op` on; with t->lock held. False: that block was not compiled. */
-bool sg_template_unit(const struct sg_code *c, struct sg_template *t, uint32_t op, uint32_t warm,
+/* Compiles what is warm from basic block `op` on, for whole warps or any; with t->lock held. False: that block was not
+ * compiled. */
+bool sg_template_unit(const struct sg_code *c, struct sg_template *t, uint32_t op, uint32_t warm, bool masked,
                       struct sg_template_figures *ret);
+
+/* ---- template.c: called by code ---------------------------------------------------------------------------------- */
+/* BB for a warp some of whose lanes are inactive. */
+const struct sg_op *sg_template_part(struct sg_warp *w, const struct sg_op *op);
+/* At a BB operation where other fragments wait: where code goes on, for the block that is chosen; NULL: the interpreter
+ * goes on at *ret. */
+void *sg_template_switch(struct sg_warp *w, const struct sg_op *op, const struct sg_op **ret);
 
 #endif

@@ -44,7 +44,7 @@ bool sg_template_scan(struct template *m, uint32_t from, uint32_t end)
     for (uint32_t i = from; i < end && !m->failed; i++) {
         const struct sg_op *op = &m->c->op[i];
         int h = i == from ? -1 : sg_jit_lane_number(op->fn == sg_guarded ? op->inner : op->fn);
-        if (h >= 0 && !sg_template_knows(op, h))
+        if (h >= 0 && (!sg_template_knows(op, h) || (m->masked && h == SG_H_SHFL)))
             h = -1;
         if (!dt_push(&m->occ_of, (uint32_t)m->occ.n) || !dt_push(&m->number, (int16_t)h))
             return false;

@@ -152,6 +152,7 @@ void sg_x86_mov(struct sg_x86 *x, unsigned d, unsigned r, bool wide);
 void sg_x86_mov_imm(struct sg_x86 *x, unsigned r, uint64_t v);
 void sg_x86_lea(struct sg_x86 *x, unsigned r, struct sg_x86_mem m, bool wide);
 void sg_x86_alu(struct sg_x86 *x, enum sg_x86_alu op, unsigned d, unsigned r, bool wide);
+void sg_x86_alu_to(struct sg_x86 *x, enum sg_x86_alu op, struct sg_x86_mem m, unsigned r, bool wide);
 void sg_x86_alu_imm(struct sg_x86 *x, enum sg_x86_alu op, unsigned d, int32_t v, bool wide);
 void sg_x86_alu_mem(struct sg_x86 *x, enum sg_x86_alu op, unsigned d, struct sg_x86_mem m, bool wide);
 void sg_x86_mem_imm(struct sg_x86 *x, enum sg_x86_alu op, struct sg_x86_mem m, int32_t v, bool wide);
@@ -159,6 +160,8 @@ void sg_x86_mem_imm8(struct sg_x86 *x, enum sg_x86_alu op, struct sg_x86_mem m, 
 void sg_x86_test(struct sg_x86 *x, unsigned a, unsigned b, bool wide);
 void sg_x86_test_imm(struct sg_x86 *x, unsigned r, int32_t v);
 void sg_x86_not(struct sg_x86 *x, unsigned r);
+void sg_x86_popcnt(struct sg_x86 *x, unsigned d, unsigned r);
+void sg_x86_times(struct sg_x86 *x, unsigned d, unsigned r, int32_t v); /* imul of 64 bits */
 void sg_x86_shl(struct sg_x86 *x, unsigned r, unsigned by);
 void sg_x86_zero_upper(struct sg_x86 *x); /* vzeroupper */
 void sg_x86_push(struct sg_x86 *x, unsigned r);

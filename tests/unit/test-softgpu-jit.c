@@ -241,6 +241,9 @@ static int child(void)
     launch(bench, "saxpy", (uint32_t[]){9, 1}, 256, 1, (uint64_t[]){a, c, 0x3FC00000, 2200}, 0, 0, false);
     launch(bench, "gelu", (uint32_t[]){9, 1}, 256, 1, (uint64_t[]){a, c, 2200}, 0, 0, false);
     launch(bench, "transpose", (uint32_t[]){4, 4}, 32, 8, (uint64_t[]){a, c, 128}, 0, 0, false);
+    launch(bench, "collatz", (uint32_t[]){9, 1}, 256, 1, (uint64_t[]){a, c, 2200}, 0, 0, false);
+    launch(bench, "collatz", (uint32_t[]){9, 1}, 256, 1, (uint64_t[]){a, c, 2200}, 5, 0, true);
+    launch(bench, "hgemm", (uint32_t[]){2, 2}, 128, 1, (uint64_t[]){a, b, c, 128, 64}, 0, 0, true);
     launch(bench, "sum", (uint32_t[]){9, 1}, 256, 1, (uint64_t[]){a, c, 2200}, 0, 0, false);
     sg_module_free(bench);
     sg_module_free(m);
