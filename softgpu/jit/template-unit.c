@@ -188,6 +188,8 @@ static void unit_meet(struct template *m, uint32_t at)
     sg_x86_load(x, RAX, SG_AT(RSP, KEEP_AT), true);
     back_to(m, m->leave_returned);
     sg_x86_here(x, none);
+    if (sg_jit_mode() == SG_JIT_TEMPLATES_MASKED)
+        return;
     sg_x86_mem_imm(x, X_CMP, SG_AT(RBX, offsetof(struct sg_warp, mask)), -1, false);
     size_t part = sg_x86_jcc(x, CC_NE);
     unit_leave(m, at);

@@ -63,7 +63,7 @@ static sg_fn code_of(const struct sg_code *c, const struct sg_op *op, bool maske
     sg_fn fn = __atomic_load_n(&b->fn, __ATOMIC_ACQUIRE);
     if (fn)
         return fn;
-    bool always = sg_jit_mode() == SG_JIT_TEMPLATES_ALWAYS;
+    bool always = sg_jit_mode() == SG_JIT_TEMPLATES_ALWAYS || sg_jit_mode() == SG_JIT_TEMPLATES_MASKED;
     uint32_t visits = __atomic_load_n(&b->visits, __ATOMIC_RELAXED) + 1;
     __atomic_store_n(&b->visits, visits, __ATOMIC_RELAXED);
     if ((visits < WARM && !always) || __atomic_load_n(&b->refused, __ATOMIC_RELAXED) || pthread_mutex_trylock(&t->lock))
@@ -108,7 +108,7 @@ void *sg_template_switch(struct sg_warp *w, const struct sg_op *op, const struct
 
 const struct sg_op *sg_template_visit(struct sg_warp *w, const struct sg_op *op)
 {
-    if (w->mask != SG_ALL)
+    if (w->mask != SG_ALL || sg_jit_mode() == SG_JIT_TEMPLATES_MASKED)
         return sg_template_part(w, op);
     sg_fn fn = w->blk->follow ? NULL : code_of(w->code, op, false);
     if (!fn)
