@@ -414,7 +414,8 @@ static void global_access(struct template *m, const struct sg_op *op, unsigned f
 
 static void global_load(struct template *m, const struct sg_op *op)
 {
-    struct slow s = {.plain = true};
+    /* words in no shape: the handler gathers them, and waits for memory less */
+    struct slow s = {.plain = op->n > 1 || op->fn == sg_guarded};
     unsigned n = op->n, d[8][4], f = fact(m, op->a, true, 4 * n, false);
     access_results(m, op, false, d, &s);
     global_access(m, op, f, 4 * n, false, &s);
