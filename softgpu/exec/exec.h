@@ -207,11 +207,17 @@ void sg_track_range(struct sg_warp *w, const struct sg_op *op, const struct sg_r
 #if defined __x86_64__ && !defined __clang__
 #define SG_GENERAL_ONLY                                                                                                \
     __attribute__((no_caller_saved_registers, target("general-regs-only"), no_sanitize("address,undefined,thread")))
+#define SG_GENERAL_INLINE                                                                                              \
+    static inline __attribute__((always_inline, target("general-regs-only"), no_sanitize("address,undefined,thread")))
 #else
 #define SG_GENERAL_ONLY
+#define SG_GENERAL_INLINE static inline
 #endif
 SG_GENERAL_ONLY bool sg_track_quick(struct sg_worker *wk, const struct sg_range *r, unsigned write, uint64_t a,
                                     uint64_t a_bytes, uint64_t b, uint64_t b_bytes);
+/* The same for one aligned element of at most 32 bytes a lane of `mask`. */
+SG_GENERAL_ONLY bool sg_track_plain(struct sg_worker *wk, const struct sg_range *r, unsigned write,
+                                    const uint64_t addr[SG_LANES], uint32_t mask);
 
 /* ---- for launch/ ------------------------------------------------------------------------------------------------- */
 /* The next fragment of a warp to run; NULL: none can, and w->stop is set. */

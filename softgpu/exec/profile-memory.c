@@ -24,6 +24,52 @@ static bool in_line(const uint64_t *addr, unsigned from, unsigned n, unsigned by
     return !off;
 }
 
+/* Elements of 4, 8 or 16 bytes that are aligned: each has 1, 2 or 4 banks of its own, as those have that share one of
+ * them. False: they are not. */
+static bool banks_aligned(const uint64_t *addr, uint32_t mask, unsigned parts, unsigned *ret_passes, unsigned *words)
+{
+    unsigned shift = parts == 1   ? 2
+                     : parts == 2 ? 3
+                                  : 4,
+             lanes = SG_LANES / parts, groups = 32 / parts, passes = 0, count = 0;
+    uint64_t odd = 0;
+    for (uint32_t m = mask; m; m &= m - 1)
+        odd |= addr[__builtin_ctz(m)];
+    if (odd & (parts * 4 - 1))
+        return false;
+    for (unsigned q = 0; q < parts; q++) {
+        /* of each group of banks its elements, each with the one before it */
+        uint32_t element[SG_LANES], used = 0, m = mask >> (q * lanes) & (lanes == 32 ? SG_ALL : (1u << lanes) - 1);
+        uint8_t last[32], before[SG_LANES], many[32];
+        unsigned n = 0, most = 0;
+        uint64_t same = UINT64_MAX;
+        for (; m; m &= m - 1) {
+            uint64_t a = addr[q * lanes + (unsigned)__builtin_ctz(m)];
+            if (a == same)
+                continue;
+            same = a;
+            uint32_t x = (uint32_t)(a >> 2) >> (shift - 2);
+            unsigned g = x & (groups - 1), i = used >> g & 1 ? last[g] : SG_LANES;
+            many[g] = used >> g & 1 ? many[g] : 0;
+            used |= 1u << g;
+            before[n] = (uint8_t)i;
+            while (i < SG_LANES && element[i] != x)
+                i = before[i];
+            if (i < SG_LANES)
+                continue;
+            element[n] = x;
+            last[g] = (uint8_t)n++;
+            most = ++many[g] > most ? many[g] : most;
+        }
+        passes += most;
+        count += n * parts;
+    }
+    if (words)
+        *words += count;
+    *ret_passes = passes ? passes : 1;
+    return true;
+}
+
 unsigned sg_profile_banks(const uint64_t *addr, uint32_t mask, unsigned bytes, unsigned *words)
 {
     unsigned parts = parts_of(bytes), passes = 0, lanes = SG_LANES / parts;
@@ -32,6 +78,8 @@ unsigned sg_profile_banks(const uint64_t *addr, uint32_t mask, unsigned bytes, u
             *words += SG_LANES * parts;
         return parts;
     }
+    if ((bytes == 4 || bytes == 8 || bytes == 16) && banks_aligned(addr, mask, parts, &passes, words))
+        return passes;
     for (unsigned q = 0; q < parts; q++) {
         /* the words of each bank: only those of its own can be equal to a new one */
         uint32_t word[32][SG_LANES * 4], n[32], used = 0; /* used: banks that have some */

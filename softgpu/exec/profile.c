@@ -122,13 +122,16 @@ static int64_t *ready_of(struct sg_profiler *p, const struct sg_warp *w, uint32_
 static void operands(struct sg_profiler *p, const struct sg_warp *w, const struct warp_time *t, const struct sg_cost *c,
                      int64_t at[CLOCKS])
 {
-    for (unsigned k = 0; k < CLOCKS; k++)
-        at[k] = t->clock[k];
+    const int64_t *ready = ready_of(p, w, 0);
+    const uint32_t *reg = p->costs->reg.p + c->reg;
+    int64_t near = t->clock[NEAR], far = t->clock[FAR];
     for (unsigned i = 0; i < c->reads; i++) {
-        const int64_t *r = ready_of(p, w, p->costs->reg.p[c->reg + i]);
-        for (unsigned k = 0; k < CLOCKS; k++)
-            at[k] = r[k] > at[k] ? r[k] : at[k];
+        const int64_t *r = ready + (size_t)reg[i] * CLOCKS;
+        near = r[NEAR] > near ? r[NEAR] : near;
+        far = r[FAR] > far ? r[FAR] : far;
     }
+    at[NEAR] = near;
+    at[FAR] = far;
 }
 
 static void result(struct sg_profiler *p, const struct sg_warp *w, struct warp_time *t, const struct sg_cost *c,

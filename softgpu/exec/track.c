@@ -198,6 +198,48 @@ SG_GENERAL_ONLY bool sg_track_quick(struct sg_worker *wk, const struct sg_range 
     return true;
 }
 
+/* The sector's first time in this access, by the table of first_time(). */
+SG_GENERAL_INLINE uint64_t plain_first(struct sg_worker *wk, uint64_t s)
+{
+    unsigned h = (unsigned)((s * 0x9E3779B97F4A7C15u) >> 56);
+    for (; wk->met[h].generation == wk->generation; h = (h + 1) & 255)
+        if (wk->met[h].sector == s)
+            return 0;
+    wk->met[h].generation = wk->generation;
+    wk->met[h].sector = s;
+    return 1;
+}
+
+SG_GENERAL_ONLY bool sg_track_plain(struct sg_worker *wk, const struct sg_range *r, unsigned write,
+                                    const uint64_t addr[SG_LANES], uint32_t mask)
+{
+    if (!wk->map)
+        return true;
+    struct sg_map *map = &wk->map[2 * r->index + write];
+    if (!map->bits || wk->generation == UINT32_MAX)
+        return false;
+    const uint64_t first = r->base >> 5;
+    uint64_t n = 0, before = UINT64_MAX, down = 0;
+    for (uint32_t m = mask; m; m &= m - 1) {
+        uint64_t s = (addr[__builtin_ctz(m)] >> 5) - first;
+        if (s == before)
+            continue;
+        down |= (uint64_t)(before != UINT64_MAX && s < before);
+        before = s;
+        n++;
+        map->bits[s >> 6] |= 1ull << (s & 63);
+        map->dirty[s / 64 / GROUP] = 1;
+    }
+    if (down) {
+        wk->generation++;
+        n = 0;
+        for (uint32_t m = mask; m; m &= m - 1)
+            n += plain_first(wk, addr[__builtin_ctz(m)] >> 5);
+    }
+    wk->sectors[write] += n;
+    return true;
+}
+
 /* Prefetched sectors stay so until a launch reads or writes them, or the memory goes; the map belongs to the
  * allocation, all CPU threads mark in it. */
 static void track_fetch(struct sg_worker *wk, const struct sg_alloc *a, uint64_t from, uint64_t to)

@@ -14,15 +14,22 @@
  * Below it is the template tier (template.c), which compiles basic blocks at once after a few visits.
  *
  * DOVETAIL_SOFTGPU_JIT: `templates`, the default, for the template tier, 1 for LLVM above it, `always` everything by
- * LLVM at its first use, and waits for it, `templates-always` every block at its first visit (tests), 0: all is
- * interpreted.
+ * LLVM at its first use, and waits for it, `templates-always` every block at its first visit (tests),
+ * `templates-masked` the same, and by masked code whole warps as well (tests), 0: all is interpreted.
  */
 #ifndef DT_SOFTGPU_JIT_H
 #define DT_SOFTGPU_JIT_H
 
 #include "softgpu/state/state.h"
 
-enum sg_jit_mode { SG_JIT_OFF, SG_JIT_TEMPLATES, SG_JIT_TEMPLATES_ALWAYS, SG_JIT_ON, SG_JIT_ALWAYS };
+enum sg_jit_mode {
+    SG_JIT_OFF,
+    SG_JIT_TEMPLATES,
+    SG_JIT_TEMPLATES_ALWAYS,
+    SG_JIT_TEMPLATES_MASKED,
+    SG_JIT_ON,
+    SG_JIT_ALWAYS
+};
 enum sg_jit_mode sg_jit_mode(void);
 /* From now on look for what is hot in this code. Any thread, while others run it; again: nothing happens. */
 void sg_jit_watch(struct sg_code *code);

@@ -237,10 +237,24 @@ static void plain(struct emit *e, const struct sg_op *op)
     int h = sg_jit_lane_number(op->fn == sg_guarded ? op->inner : op->fn);
     if (h >= 0 && is_access(h) && !e->masked && op->fn == sg_guarded) {
         val all = sg_jit_let(e, "icmp eq i32 %%t%u, -1", region_guard(e, op));
+        size_t n = e->var.n;
+        struct var *before = dt_malloc((n + 1) * sizeof *before);
+        if (!before) {
+            e->s.failed = true;
+            return;
+        }
+        memcpy(before, e->var.p, n * sizeof *before);
         struct fork f = sg_jit_fast(e, all);
-        if (!sg_jit_access(e, op, h))
+        if (!sg_jit_access(e, op, h)) {
             sg_jit_handler(e, op);
+            for (size_t i = 0; i < n; i++) { /* what that wrote to memory, the other way has not yet */
+                struct var *v = &e->var.p[i];
+                v->dirty |= before[i].dirty;
+                v->raw = v->raw == before[i].raw ? v->raw : BY_FLAG;
+            }
+        }
         sg_jit_fast_end(e, &f, op);
+        free(before);
         return;
     }
     if (h < 0 || is_access(h)) {

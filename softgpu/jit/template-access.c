@@ -20,15 +20,25 @@ static unsigned log2_of(unsigned step) { return (unsigned)__builtin_ctz(step); }
 /* ---- what is known of addresses ---------------------------------------------------------------------------------- */
 /* Shared memory, one word a lane: distances in words from the first lane. Where they are too far, or it is not aligned,
  * `first` is out of all bounds. */
-static void find_near(struct template *m, unsigned f, uint32_t ref)
+static void find_near(struct template *m, unsigned f, uint32_t ref, bool wide)
 {
     struct sg_x86 *x = &m->x;
     for (unsigned h = 0; h < 2; h++) {
-        unsigned s = sg_template_get(m, ref, h, true);
-        sg_x86_first(x, h ? RCX : RAX, s, false);
-        sg_x86_v(x, V_SPREAD32, T0, 0, s, -1);
-        sg_x86_v(x, V_SUB32, T1, s, T0, -1);
-        sg_x86_vmb(x, V_TEST32, 3 + h, T1, TABLE(far), -1);
+        unsigned s = sg_template_get(m, ref, wide ? 2 * h : h, true);
+        sg_x86_first(x, h ? RCX : RAX, s, wide);
+        sg_x86_v(x, wide ? V_SPREAD64 : V_SPREAD32, T0, 0, s, -1);
+        sg_x86_v(x, wide ? V_SUB64 : V_SUB32, T1, s, T0, -1);
+        if (wide) {
+            s = sg_template_get(m, ref, 2 * h + 1, true);
+            sg_x86_v(x, V_SUB64, T2, s, T0, -1);
+            sg_x86_v(x, V_OR64, T0, T1, T2, -1);
+            sg_x86_vmb(x, V_TEST64, 3 + h, T0, TABLE(far64), -1);
+            sg_x86_v(x, V_LOW, T1, 0, T1, -1);
+            sg_x86_v(x, V_LOW, T2, 0, T2, -1);
+            sg_x86_v(x, V_JOIN, T1, T1, T2, 1);
+        } else {
+            sg_x86_vmb(x, V_TEST32, 3 + h, T1, TABLE(far), -1);
+        }
         sg_x86_v(x, V_SHI32, SHI_SHR, T1, T1, 2);
         sg_x86_vm(x, V_STOREU32, T1, 0, FACT(f, NEAR + 64 * h), -1);
     }
@@ -93,7 +103,7 @@ static unsigned fact(struct template *m, uint32_t ref, bool wide, unsigned step,
     for (unsigned p = 0; p < (wide ? 4u : 2u); p++) /* in registers first: what that takes comes before the code */
         sg_template_get(m, ref, p, true);
     if (near)
-        find_near(m, f, ref);
+        find_near(m, f, ref, wide);
     else
         find_shape(m, f, ref, wide, step);
     m->fact[f] = (struct fact){key, wide, near, (uint8_t)step};
@@ -116,7 +126,7 @@ static uint32_t access_element(const struct template *m, const struct sg_op *op,
 }
 
 /* Registers for what is loaded. What the handler reads instead is in memory before. */
-static void access_results(struct template *m, const struct sg_op *op, bool wide, unsigned d[4][4], struct slow *s)
+static void access_results(struct template *m, const struct sg_op *op, bool wide, unsigned d[8][4], struct slow *s)
 {
     sg_template_write_row(m, op->a, op->flags & SG_A64);
     unsigned pieces = wide ? 4 : 2;
@@ -154,31 +164,36 @@ static void fork_end(struct template *m, struct slow *s)
 
 /* ---- a half of a warp -------------------------------------------------------------------------------------------- */
 /* 16 lanes from elements in a line: n words each, from `at` on. */
-static void from_line(struct template *m, struct sg_x86_mem at, unsigned n, unsigned h, unsigned d[4][4])
+static void from_line(struct template *m, struct sg_x86_mem at, unsigned n, unsigned h, unsigned d[8][4])
 {
     struct sg_x86 *x = &m->x;
     struct sg_x86_mem part[4];
     for (unsigned i = 0; i < 4; i++)
         part[i] = (struct sg_x86_mem){at.base, at.index, at.disp + 64 * (int32_t)i};
-    for (unsigned e = 0; e < n; e++) {
-        struct sg_x86_mem take = n == 2 ? TABLE(take2) : TABLE(take4);
+    if (n == 1)
+        sg_x86_vm(x, V_LOADU32, d[0][h], 0, part[0], -1);
+    for (unsigned e = 0; e < n && n == 2; e++) {
+        struct sg_x86_mem take = TABLE(take2);
         take.disp += 64 * (int32_t)e;
-        if (n == 1) {
-            sg_x86_vm(x, V_LOADU32, d[0][h], 0, part[0], -1);
-            return;
-        }
         sg_x86_vm(x, V_LOAD32, T1, 0, take, -1);
-        sg_x86_vm(x, V_LOADU32, n == 2 ? d[e][h] : T0, 0, part[0], -1);
-        sg_x86_vm(x, V_PERM2, n == 2 ? d[e][h] : T0, T1, part[1], -1);
-        if (n == 2)
-            continue;
-        sg_x86_vm(x, V_LOADU32, T2, 0, part[2], -1);
-        sg_x86_vm(x, V_PERM2, T2, T1, part[3], -1);
-        sg_x86_v(x, V_JOIN, d[e][h], T0, T2, 1);
+        sg_x86_vm(x, V_LOADU32, d[e][h], 0, part[0], -1);
+        sg_x86_vm(x, V_PERM2, d[e][h], T1, part[1], -1);
+    }
+    for (unsigned e = 0; e < n && n == 4; e += 2) { /* eight lanes of two elements, twice */
+        struct sg_x86_mem take = TABLE(take4);
+        take.disp += 32 * (int32_t)e;
+        unsigned a = d[e][h], b = d[e + 1][h];
+        sg_x86_vm(x, V_LOAD32, T1, 0, take, -1);
+        sg_x86_vm(x, V_LOADU32, a, 0, part[0], -1);
+        sg_x86_vm(x, V_PERM2, a, T1, part[1], -1);
+        sg_x86_vm(x, V_LOADU32, T0, 0, part[2], -1);
+        sg_x86_vm(x, V_PERM2, T0, T1, part[3], -1);
+        sg_x86_v(x, V_HALVES, b, a, T0, 0xEE);
+        sg_x86_v(x, V_JOIN, a, a, T0, 1);
     }
 }
 
-static void from_same(struct template *m, struct sg_x86_mem at, unsigned n, unsigned h, unsigned d[4][4])
+static void from_same(struct template *m, struct sg_x86_mem at, unsigned n, unsigned h, unsigned d[8][4])
 {
     for (unsigned e = 0; e < n; e++) {
         sg_x86_vm(&m->x, V_SPREAD32, d[e][h], 0, at, -1);
@@ -187,7 +202,7 @@ static void from_same(struct template *m, struct sg_x86_mem at, unsigned n, unsi
 }
 
 /* Half h at `at` by what fact f says. */
-static void load_half(struct template *m, unsigned f, struct sg_x86_mem at, unsigned n, unsigned h, unsigned d[4][4])
+static void load_half(struct template *m, unsigned f, struct sg_x86_mem at, unsigned n, unsigned h, unsigned d[8][4])
 {
     sg_x86_mem_imm(&m->x, X_CMP, FACT(f, NOT_LINE + 4 * h), 0, false);
     size_t other = sg_x86_jcc(&m->x, CC_NE);
@@ -227,17 +242,29 @@ static void shared_at(struct template *m, const struct sg_op *op, unsigned f, un
 }
 
 /* One word a lane at addresses of any shape: gathered. */
-static void gather_words(struct template *m, const struct sg_op *op, unsigned d[4][4], struct slow *s)
+static void gather_words(struct template *m, const struct sg_op *op, unsigned d[8][4], struct slow *s)
 {
     struct sg_x86 *x = &m->x;
     unsigned t[2] = {T0, T1};
+    bool wide = op->flags & SG_A64;
     sg_x86_mem_imm(x, X_CMP, SG_AT(RBX, offsetof(struct sg_warp, shared_bytes)), 64, true);
     slow_if(m, s, CC_B);
-    sg_x86_mov_imm(x, RAX, (uint32_t)op->imm);
-    sg_x86_v(x, V_SPREADR32, T2, 0, RAX, -1);
+    sg_x86_mov_imm(x, RAX, wide ? (uint64_t)op->imm : (uint32_t)op->imm);
+    sg_x86_v(x, wide ? V_SPREADR64 : V_SPREADR32, T2, 0, RAX, -1);
     for (unsigned h = 0; h < 2; h++) {
         /* in memory: see access_results */
-        sg_x86_vm(x, V_ADD32, t[h], T2, sg_template_place(m, sg_template_key(op->a, h)), -1);
+        sg_x86_vm(x, wide ? V_ADD64 : V_ADD32, t[h], T2, sg_template_place(m, sg_template_key(op->a, wide ? 2 * h : h)),
+                  -1);
+        if (wide) {
+            sg_x86_vm(x, V_ADD64, ZNAN, T2, sg_template_place(m, sg_template_key(op->a, 2 * h + 1)), -1);
+            sg_x86_vmb(x, V_TEST64, 6, t[h], TABLE(high64), -1);
+            sg_x86_vmb(x, V_TEST64, 7, ZNAN, TABLE(high64), -1);
+            sg_x86_k_or_test(x, 6, 7);
+            slow_if(m, s, CC_NE);
+            sg_x86_v(x, V_LOW, t[h], 0, t[h], -1);
+            sg_x86_v(x, V_LOW, ZNAN, 0, ZNAN, -1);
+            sg_x86_v(x, V_JOIN, t[h], t[h], ZNAN, 1);
+        }
         sg_x86_vmk(x, V_CMPU32, 3, t[h], SG_AT(RSP, LIMIT_WORD_AT), CMP_GT, 0, false, true);
         sg_x86_vmb(x, V_TEST32, 4 + h, t[h], TABLE(three), -1);
         sg_x86_k_or(x, 4 + h, 4 + h, 3);
@@ -252,9 +279,12 @@ static void gather_words(struct template *m, const struct sg_op *op, unsigned d[
 
 static void load_words(struct template *m, const struct sg_op *op)
 {
-    struct slow s = {.jumps = 0}, far = {.jumps = 0};
-    unsigned d[4][4], f = fact(m, op->a, false, 4, true);
+    struct slow s = {.plain = true}, far = {.jumps = 0};
+    bool wide = op->flags & SG_A64;
+    unsigned d[8][4], f = fact(m, op->a, wide, 4, true);
     access_results(m, op, false, d, &s);
+    if (wide) /* gather_words uses its register */
+        m->nan = s.nan = false;
     access_guarded(m, op, &s);
     for (unsigned h = 0; h < 2; h++)
         shared_at(m, op, f, h, h ? RCX : RAX, 1, &far);
@@ -272,8 +302,8 @@ static void load_words(struct template *m, const struct sg_op *op)
 
 static void load_vectors(struct template *m, const struct sg_op *op)
 {
-    struct slow s = {.jumps = 0};
-    unsigned n = op->n, d[4][4], f = fact(m, op->a, false, 4 * n, false);
+    struct slow s = {.plain = true};
+    unsigned n = op->n, d[8][4], f = fact(m, op->a, op->flags & SG_A64, 4 * n, false);
     access_results(m, op, false, d, &s);
     access_guarded(m, op, &s);
     for (unsigned h = 0; h < 2; h++) {
@@ -300,8 +330,8 @@ static void access_value(struct template *m, const struct sg_op *op, unsigned v[
 
 static void shared_store(struct template *m, const struct sg_op *op)
 {
-    struct slow s = {.jumps = 0};
-    unsigned f = fact(m, op->a, false, 4, false), v[2];
+    struct slow s = {.plain = true};
+    unsigned f = fact(m, op->a, op->flags & SG_A64, 4, false), v[2];
     access_value(m, op, v, &s);
     access_guarded(m, op, &s);
     for (unsigned h = 0; h < 2; h++) {
@@ -384,8 +414,9 @@ static void global_access(struct template *m, const struct sg_op *op, unsigned f
 
 static void global_load(struct template *m, const struct sg_op *op)
 {
-    struct slow s = {.jumps = 0};
-    unsigned n = op->n, d[4][4], f = fact(m, op->a, true, 4 * n, false);
+    /* words in no shape: the handler gathers them, and waits for memory less */
+    struct slow s = {.plain = op->n > 1 || op->fn == sg_guarded};
+    unsigned n = op->n, d[8][4], f = fact(m, op->a, true, 4 * n, false);
     access_results(m, op, false, d, &s);
     global_access(m, op, f, 4 * n, false, &s);
     for (unsigned h = 0; h < 2; h++)
@@ -395,7 +426,7 @@ static void global_load(struct template *m, const struct sg_op *op)
 
 static void global_store(struct template *m, const struct sg_op *op)
 {
-    struct slow s = {.jumps = 0};
+    struct slow s = {.plain = true};
     unsigned f = fact(m, op->a, true, 4, false), v[2];
     access_value(m, op, v, &s);
     global_access(m, op, f, 4, true, &s);
@@ -404,20 +435,83 @@ static void global_store(struct template *m, const struct sg_op *op)
     fork_end(m, &s);
 }
 
+/* ---- any shape --------------------------------------------------------------------------------------------------- */
+static unsigned pieces_of(const struct sg_op *op, bool load)
+{
+    return op->size == 8 || (load && op->flags & SG_D64) ? 4 : 2;
+}
+
+/* The access by template-plain.c; what it reads is in memory. Zero: it is not done. */
+static void plain_call(struct template *m, const struct sg_op *op, int h)
+{
+    struct sg_x86 *x = &m->x;
+    bool (*f)(struct sg_warp *, const struct sg_op *) = h <= SG_H_LD_GLOBAL_64   ? sg_template_load_global
+                                                        : h <= SG_H_LD_SHARED_64 ? sg_template_load_shared
+                                                        : h <= SG_H_ST_GLOBAL_64 ? sg_template_store_global
+                                                                                 : sg_template_store_shared;
+    sg_x86_mov(x, RDI, RBX, true);
+    sg_x86_mov_imm(x, RSI, (uint64_t)(uintptr_t)op);
+    sg_x86_mov_imm(x, RAX, (uint64_t)(uintptr_t)f);
+    sg_x86_call(x, RAX);
+    sg_x86_test_imm(x, RAX, 0xFF);
+}
+
+void sg_template_plain(struct template *m, const struct slow *s)
+{
+    const struct sg_op *op = &m->c->op[s->op];
+    int h = sg_jit_lane_number(op->fn == sg_guarded ? op->inner : op->fn);
+    bool load = h <= SG_H_LD_SHARED_64;
+    unsigned n = pieces_of(op, load);
+    for (unsigned p = 0; !load && p < (op->flags & SG_A64 ? 4u : 2u); p++)
+        sg_template_save(m, s->slot, sg_template_key(op->a, p));
+    for (unsigned e = 0; !load && e < op->n; e++)
+        for (unsigned p = 0; p < n; p++)
+            sg_template_save(m, s->slot, sg_template_key(access_element(m, op, e, true), p));
+    if (s->nan)
+        sg_template_nan(m);
+    plain_call(m, op, h);
+    size_t no = sg_x86_jcc(&m->x, CC_E);
+    for (unsigned i = 0; load && i < SLOTS; i++)
+        for (unsigned e = 0; e < op->n; e++)
+            for (unsigned p = 0; p < n; p++)
+                if (s->slot[i].key == sg_template_key(access_element(m, op, e, false), p))
+                    sg_x86_vm(&m->x, V_LOADU32, i, 0, sg_template_place(m, s->slot[i].key), -1);
+    sg_x86_set(&m->x, sg_x86_jcc(&m->x, CC_ALWAYS), s->to);
+    sg_x86_here(&m->x, no);
+}
+
+static void any_access(struct template *m, const struct sg_op *op, int h)
+{
+    struct slow s = {.plain = false};
+    bool load = h <= SG_H_LD_SHARED_64, wide = pieces_of(op, load) == 4;
+    sg_template_write_row(m, op->a, op->flags & SG_A64);
+    for (unsigned e = 0; e < op->n; e++)
+        if (!load || op->fn == sg_guarded || m->masked)
+            sg_template_write_row(m, access_element(m, op, e, !load), wide);
+    for (unsigned e = 0; load && e < op->n; e++)
+        sg_template_drop_row(m, access_element(m, op, e, false), wide);
+    for (unsigned i = 0; i < SLOTS; i++)
+        s.slot[i] = m->slot[i];
+    s.nan = m->nan;
+    plain_call(m, op, h);
+    slow_if(m, &s, CC_E);
+    fork_end(m, &s);
+}
+
 bool sg_template_access(struct template *m, const struct sg_op *op, int h)
 {
-    bool load = h == SG_H_LD_SHARED_32 || h == SG_H_LD_GLOBAL_32,
-         shared = h == SG_H_LD_SHARED_32 || h == SG_H_ST_SHARED_32,
-         store = h == SG_H_ST_SHARED_32 || h == SG_H_ST_GLOBAL_32;
-    unsigned n = op->n;
-    if ((!load && !store) || (n != 1 && (store || (n != 2 && n != 4))) || (load && op->flags & SG_D64) ||
-        !(op->flags & SG_A64) != shared || op->imm >= 1 << 30 || op->imm <= -(1 << 30) || op->a & 60)
-        return false;
-    if (shared && op->imm & (4 * n - 1))
+    bool load = h <= SG_H_LD_SHARED_64,
+         shared = (h >= SG_H_LD_SHARED_8 && h <= SG_H_LD_SHARED_64) || h >= SG_H_ST_SHARED_8;
+    unsigned n = op->n, step = op->size * n;
+    if (!n || step & (step - 1) || step > 32 || op->a & 60 || (!shared && !(op->flags & SG_A64)))
         return false;
     if (!m)
         return true;
-    if (load)
+    bool inline_ = op->size == 4 && n <= (load ? 4u : 1u) && !(load && op->flags & SG_D64) && op->imm < 1 << 30 &&
+                   op->imm > -(1 << 30) && !(shared && op->imm & (4 * n - 1));
+    if (!inline_ || m->masked)
+        any_access(m, op, h);
+    else if (load)
         (!shared ? global_load : n == 1 ? load_words : load_vectors)(m, op);
     else
         (shared ? shared_store : global_store)(m, op);

@@ -9,6 +9,8 @@ bool sg_template_knows(const struct sg_op *op, int h)
 {
     if (h >= SG_H_LD_GLOBAL_8 && h <= SG_H_ST_SHARED_64)
         return sg_template_access(NULL, op, h);
+    if (h == SG_H_SHFL && op->fn == sg_guarded)
+        return false; /* not all lanes may be there */
     return sg_template_ways[h].form != NOTHING;
 }
 
@@ -19,11 +21,15 @@ static unsigned to(struct template *m, uint32_t ref, unsigned p, enum raw_kind r
     return m->guard ? T0 : sg_template_out(m, ref, p, raw, false);
 }
 
+/* Lanes that the guard leaves out may have any bits, those of NaNs, too: what is merged with them is not raw. */
 static void lane_done(struct template *m, uint32_t ref, unsigned p, enum raw_kind raw, bool wide)
 {
-    if (m->guard)
-        sg_x86_vk(&m->x, wide ? V_LOAD64 : V_LOAD32, sg_template_out(m, ref, p, raw, true), 0, T0, -1, m->guard + p,
-                  false);
+    if (!m->guard)
+        return;
+    if (raw)
+        sg_template_canon(m, T0, T0, raw);
+    sg_x86_vk(&m->x, wide ? V_LOAD64 : V_LOAD32, sg_template_out(m, ref, p, NOT_RAW, true), 0, T0, -1, m->guard + p,
+              false);
 }
 
 /* Subnormals of register s to zero, in register d. */
@@ -197,12 +203,43 @@ static void predicate(struct template *m, unsigned r, uint32_t ref, bool negated
         sg_x86_not(&m->x, r);
 }
 
+/* The lanes that the operation is for, in register r. */
+static void guard_lanes(struct template *m, unsigned r, const struct sg_op *op)
+{
+    struct sg_x86_mem mask = SG_AT(RBX, offsetof(struct sg_warp, mask));
+    if (op->fn == sg_guarded) {
+        predicate(m, r, op->guard, op->flags & SG_GUARD_NOT);
+        if (m->masked)
+            sg_x86_alu_mem(&m->x, X_AND, r, mask, false);
+    } else {
+        sg_x86_load(&m->x, r, mask, false);
+    }
+}
+
+/* The same for a row: where no living lane is left out, dead ones are computed as well, as the interpreter does. */
+static void row_lanes(struct template *m, unsigned r, const struct sg_op *op)
+{
+    size_t less = 0;
+    bool guarded = op->fn == sg_guarded;
+    if (guarded)
+        guard_lanes(m, r, op);
+    if (!m->masked)
+        return;
+    if (guarded) {
+        sg_x86_alu_mem(&m->x, X_CMP, r, SG_AT(RBX, offsetof(struct sg_warp, mask)), false);
+        less = sg_x86_jcc(&m->x, CC_NE);
+    }
+    sg_x86_load(&m->x, r, SG_AT(RSP, ROWS_AT), false);
+    if (guarded)
+        sg_x86_here(&m->x, less);
+}
+
 /* Register r to predicate ref, for the lanes of the guard, which is in rdx. */
 static void put_predicate(struct template *m, const struct sg_op *op, uint32_t ref, unsigned r)
 {
     struct sg_x86_mem at = sg_template_scalar(m, ref);
     if (m->guard) {
-        predicate(m, RDX, op->guard, op->flags & SG_GUARD_NOT);
+        guard_lanes(m, RDX, op);
         sg_x86_alu(&m->x, X_AND, r, RDX, false);
         sg_x86_not(&m->x, RDX);
         sg_x86_alu_mem(&m->x, X_AND, RDX, at, false);
@@ -245,7 +282,7 @@ static void lane_compare(struct template *m, const struct sg_op *op, const struc
     }
     /* as the interpreter: the guard is read before, and d may be it */
     if (m->guard && op->flags & SG_HAS_Q) {
-        predicate(m, R8, op->guard, op->flags & SG_GUARD_NOT);
+        guard_lanes(m, R8, op);
         put_predicate(m, op, op->d, RCX);
         struct sg_x86_mem at = sg_template_scalar(m, op->x);
         sg_x86_alu(&m->x, X_AND, RSI, R8, false);
@@ -272,10 +309,9 @@ static void of_predicates(struct template *m, const struct sg_op *op, int h)
     put_predicate(m, op, op->d, RCX);
 }
 
-/* The predicate as masks k<first> …, one for each piece. */
-static void masks(struct template *m, unsigned first, uint32_t ref, bool negated, bool wide)
+/* The lanes in rcx as masks k<first> …, one for each piece. */
+static void masks(struct template *m, unsigned first, bool wide)
 {
-    predicate(m, RCX, ref, negated);
     sg_x86_k_from(&m->x, first, RCX, true);
     for (unsigned p = 1; p < (wide ? 4u : 2u); p++)
         sg_x86_k_shr(&m->x, first + p, first, (wide ? 8 : 16) * p);
@@ -283,7 +319,8 @@ static void masks(struct template *m, unsigned first, uint32_t ref, bool negated
 
 static void lane_choose(struct template *m, const struct sg_op *op, bool wide)
 {
-    masks(m, m->guard ? 5 : 1, op->c, op->flags & SG_C_NOT, wide && !m->guard);
+    predicate(m, RCX, op->c, op->flags & SG_C_NOT);
+    masks(m, m->guard ? 5 : 1, wide && !m->guard);
     for (unsigned p = 0; p < (wide ? 4u : 2u); p++) {
         unsigned k = m->guard ? 5 : 1 + p;
         if (m->guard && p) { /* k1 to k4 are the guard's */
@@ -381,7 +418,8 @@ static void wide_one(struct template *m, const struct sg_op *op, int h, unsigned
 static void narrow_one(struct template *m, const struct sg_op *op, int h, unsigned p, unsigned d)
 {
     struct sg_x86 *x = &m->x;
-    unsigned a = h == SG_H_LO_u64 || h == SG_H_HI_u64 ? 0 : sg_template_get(m, op->a, p, h != SG_H_CVT_s32_f32_rz), b;
+    bool bits = h != SG_H_CVT_s32_f32_rz && h != SG_H_SAT_f32 && h != SG_H_FMA_SAT_f32;
+    unsigned a = h == SG_H_LO_u64 || h == SG_H_HI_u64 ? 0 : sg_template_get(m, op->a, p, bits), b;
     switch (h) {
     case SG_H_LO_u64:
     case SG_H_HI_u64: lane_narrow(m, d, op->a, p, h == SG_H_HI_u64); return;
@@ -399,6 +437,17 @@ static void narrow_one(struct template *m, const struct sg_op *op, int h, unsign
         sg_x86_mov_imm(x, RCX, 0xAAAA);
         sg_x86_k_from(x, 7, RCX, false);
         sg_x86_vk(x, V_BLEND32, d, T1, T2, -1, 7, false);
+        return;
+    case SG_H_FMA_SAT_f32:
+        b = sg_template_get(m, op->b, p, false);
+        sg_x86_v(x, V_LOAD32, T2, 0, sg_template_get(m, op->c, p, false), -1);
+        sg_x86_v(x, V_FMA231PS, T2, a, b, -1);
+        a = T2;        /* fall through */
+    case SG_H_SAT_f32: /* NaN is not greater than 0 */
+        sg_x86_v(x, V_XOR32, T1, T1, T1, -1);
+        sg_x86_v(x, V_MAXPS, d, a, T1, -1);
+        sg_x86_vm(x, V_SPREAD32, T1, 0, TABLE(one_f), -1);
+        sg_x86_v(x, V_MINPS, d, T1, d, -1);
         return;
     case SG_H_NEG_s32:
         sg_x86_v(x, V_XOR32, T1, T1, T1, -1);
@@ -427,10 +476,47 @@ static void narrow_one(struct template *m, const struct sg_op *op, int h, unsign
     }
 }
 
+/* shfl of a whole warp: which lane each takes from, then the words of both pieces by that. */
+static void exchange(struct template *m, const struct sg_op *op)
+{
+    struct sg_x86 *x = &m->x;
+    uint32_t q = m->c->ext[op->x + 1];
+    bool up = op->sub == SG_SHFL_UP;
+    unsigned a[2] = {sg_template_get(m, op->a, 0, true), sg_template_get(m, op->a, 1, true)};
+    for (unsigned p = 0; p < 2; p++) {
+        unsigned b = sg_template_get(m, op->b, p, true), c = sg_template_get(m, op->c, p, true), t = p ? T1 : T0;
+        struct sg_x86_mem lane = TABLE(lane);
+        lane.disp += 64 * (int32_t)p;
+        m->nan = false;
+        sg_x86_v(x, V_SHI32, SHI_SHR, T2, c, 8); /* the segment's bits; bits above 5 go in the end */
+        sg_x86_vm(x, V_LOADU32, ZNAN, 0, lane, -1);
+        sg_x86_vmb(x, V_AND32, t, b, TABLE(low5), -1);
+        if (op->sub == SG_SHFL_IDX)
+            sg_x86_v(x, V_TERN32, t, T2, ZNAN, 0xB8); /* T2 ? ZNAN : t */
+        else
+            sg_x86_v(x, up ? V_SUB32 : op->sub == SG_SHFL_DOWN ? V_ADD32 : V_XOR32, t, ZNAN, t, -1);
+        sg_x86_v(x, V_TERN32, T2, ZNAN, c, 0xCA); /* T2 ? ZNAN : c */
+        sg_x86_vmb(x, V_AND32, T2, T2, TABLE(low5), -1);
+        sg_x86_v(x, V_CMPS32, 3 + p, t, T2, up ? CMP_GE : CMP_LE);
+        sg_x86_vk(x, V_BLEND32, t, ZNAN, t, -1, 3 + p, false);
+        sg_x86_v(x, V_PICK, t, a[0], a[1], -1);
+    }
+    for (unsigned p = 0; p < 2; p++)
+        sg_x86_v(x, V_LOAD32, sg_template_out(m, op->d, p, NOT_RAW, false), 0, p ? T1 : T0, -1);
+    if (q == SG_NONE)
+        return;
+    sg_x86_k_to(x, RCX, 3, false);
+    sg_x86_k_to(x, RAX, 4, false);
+    sg_x86_shl(x, RAX, 16);
+    sg_x86_alu(x, X_OR, RCX, RAX, false);
+    sg_x86_store(x, sg_template_scalar(m, q), RCX, false);
+}
+
 static void special(struct template *m, const struct sg_op *op, int h)
 {
     bool wide = false;
     switch (h) {
+    case SG_H_SHFL: exchange(m, op); return;
     case SG_H_PMOV:
     case SG_H_PNOT:
     case SG_H_PAND:
@@ -486,9 +572,11 @@ bool sg_template_lane(struct template *m, const struct sg_op *op, int h)
     const struct sg_template_way *y = &sg_template_ways[h];
     enum lane_type d = (enum lane_type)sg_jit_lane_rows_of[h].d;
     bool wide = d == L_u64 || d == L_s64 || d == L_f64 || h == SG_H_SELP_u64;
-    m->guard = op->fn == sg_guarded;
-    if (m->guard && y->form != COMPARE && y->form != COMPARE_Z && (h < SG_H_PMOV || h > SG_H_PNOT))
-        masks(m, 1, op->guard, op->flags & SG_GUARD_NOT, wide);
+    m->guard = op->fn == sg_guarded || m->masked;
+    if (m->guard && y->form != COMPARE && y->form != COMPARE_Z && (h < SG_H_PMOV || h > SG_H_PNOT)) {
+        row_lanes(m, RCX, op);
+        masks(m, 1, wide);
+    }
     switch (y->form) {
     case NOTHING: return false;
     case BIN:

@@ -45,9 +45,11 @@ struct jump {
     uint32_t bb; /* operation where the basic block begins */
 };
 
-/* Behind the unit's blocks: the operation's handler where an access was not simple, registers as they were. */
+/* Behind the unit's blocks: where an access was not simple. First lane by lane (template-plain.c), which takes what it
+ * reads from memory and leaves vector registers alone; else the operation's handler, registers as they were. */
 enum { SLOW_JUMPS = 20 };
 struct slow {
+    bool plain;
     size_t from[SLOW_JUMPS], to; /* jumps, and where to go on */
     unsigned jumps;
     uint32_t op;
@@ -64,6 +66,8 @@ struct fact {
 };
 enum {                    /* the stack frame, from rsp on; the first word is for calls */
        LIMIT_WORD_AT = 8, /* 32 bits: shared bytes - 4 */
+       ROWS_AT =
+           12, /* masked, 32 bits: the lanes that operations on rows write: all, where no living one is inactive */
        KEEP_AT = 16,
        SAVED_SP = 32,
        LIMIT_AT = 40, /* of shared memory: where 64, 128, 256 bytes begin no more */
@@ -74,6 +78,7 @@ enum {                    /* the stack frame, from rsp on; the first word is for
 struct sg_template_bb { /* of a basic block */
     sg_fn fn;           /* atomic: its code as a handler */
     void *inside;       /* the same, from another block */
+    void *behind;       /* atomic: the same, when sg_switch has chosen the block */
     uint32_t visits;    /* atomic */
     bool refused;
 };
@@ -83,7 +88,8 @@ struct sg_template {
     struct dt_vec(struct sg_object *) object;
     size_t bytes; /* of machine code */
     bool denied;  /* this process gets no memory that is executable */
-    struct sg_template_bb bb[];
+    uint32_t nbb;
+    struct sg_template_bb bb[]; /* for whole warps; then as many for warps some of whose lanes are inactive */
 };
 
 struct template
@@ -91,6 +97,8 @@ struct template
     struct sg_x86 x;
     const struct sg_code *c;
     struct sg_template *t;
+    struct sg_template_bb *bb; /* of the kind at hand */
+    bool masked;               /* for any lanes: each operation is for those in the warp's mask */
     struct slot slot[SLOTS];
     struct piece *piece[3];
     uint32_t pieces[3];
@@ -99,6 +107,7 @@ struct template
     struct dt_vec(int16_t) number;   /* by operation - first: SG_H_*; -1: no lane loop */
     struct dt_vec(uint32_t) block;   /* of the unit: their first operations */
     struct dt_vec(size_t) place;     /* by block: where its code begins */
+    struct dt_vec(size_t) behind;    /* masked: by block, where it goes on when sg_switch has been asked */
     struct dt_vec(struct jump) jump; /* between blocks */
     struct dt_vec(struct slow) slow;
     struct fact fact[FACTS];
@@ -115,12 +124,14 @@ struct template
 struct sg_template_table {
     uint32_t nan32, sign, magnitude, exponent, low16, low8, one_f;
     uint32_t limit_f, limit_s; /* 2^31; 2^31 - 1 */
-    uint32_t far, three;       /* all bits but those of 60; 3 */
+    uint32_t far, three, low5; /* all bits but those of 60; 3; 31 */
+    uint32_t lane[32];         /* 0, 1, 2, … */
+    uint64_t far64, high64;    /* the same of 64 bits; the upper half */
     uint64_t nan64, sign64, magnitude64, one_d;
     _Alignas(64) uint32_t ramp[3][16]; /* 0, 4, 8, …; 8 and 16 bytes a lane */
     uint64_t wide_ramp[3][32];         /* the same for 32 lanes */
-    /* by element: which of two vectors' 32 words it is, of elements of two and of four */
-    uint32_t take2[2][16], take4[4][16];
+    /* which of two vectors' 32 words: by element, of elements of two; two elements of eight lanes, of those of four */
+    uint32_t take2[2][16], take4[2][16];
 };
 extern const struct sg_template_table sg_template_table; /* template-table.c */
 #define TABLE(member) SG_AT(R13, offsetof(struct sg_template_table, member))
@@ -150,10 +161,12 @@ void sg_template_op(struct template *m, enum sg_x86_v v, unsigned d, unsigned a,
 void sg_template_nan(struct template *m);
 void sg_template_canon(struct template *m, unsigned d, unsigned s, enum raw_kind raw); /* quiet NaNs become PTX's */
 void sg_template_write_row(struct template *m, uint32_t ref, bool wide); /* to memory, where it is dirty */
+void sg_template_drop_row(struct template *m, uint32_t ref, bool wide);  /* no register has it; memory will */
 void sg_template_trim(struct template *m);   /* what does not come again in the block goes to memory, and gives way */
 void sg_template_flush(struct template *m);  /* dirty pieces to memory; they stay */
 void sg_template_forget(struct template *m); /* no register has anything */
-void sg_template_save(struct template *m, const struct slot *slot); /* dirty pieces of an earlier time */
+/* Dirty pieces of an earlier time; key: only those of one piece, or NO_KEY. */
+void sg_template_save(struct template *m, const struct slot *slot, int32_t key);
 
 /* ---- template-ways.c --------------------------------------------------------------------------------------------- */
 /* How an operation is done. Pieces of 32-bit rows: 2, of 64-bit rows: 4. */
@@ -190,14 +203,30 @@ enum { SG_FCMP_GE = 29, SG_FCMP_UNORD = 3 }; /* of vcmpps */
 bool sg_template_lane(struct template *m, const struct sg_op *op, int h);
 bool sg_template_knows(const struct sg_op *op, int h); /* one of the two will do it */
 bool sg_template_access(struct template *m, const struct sg_op *op, int h);
+void sg_template_plain(struct template *m, const struct slow *s); /* see struct slow; falls through where it cannot */
+
+/* ---- template-plain.c -------------------------------------------------------------------------------------------- */
+/* Accesses of any shape by the lanes that the guard lets through. False: nothing is done, it is the handler's. */
+SG_GENERAL_ONLY bool sg_template_load_shared(struct sg_warp *w, const struct sg_op *op);
+SG_GENERAL_ONLY bool sg_template_load_global(struct sg_warp *w, const struct sg_op *op);
+SG_GENERAL_ONLY bool sg_template_store_shared(struct sg_warp *w, const struct sg_op *op);
+SG_GENERAL_ONLY bool sg_template_store_global(struct sg_warp *w, const struct sg_op *op);
 
 /* ---- template-unit.c --------------------------------------------------------------------------------------------- */
 struct sg_template_figures {
     size_t bytes;
     uint64_t ops, blocks;
 };
-/* Compiles what is warm from basic block `op` on; with t->lock held. False: that block was not compiled. */
-bool sg_template_unit(const struct sg_code *c, struct sg_template *t, uint32_t op, uint32_t warm,
+/* Compiles what is warm from basic block `op` on, for whole warps or any; with t->lock held. False: that block was not
+ * compiled. */
+bool sg_template_unit(const struct sg_code *c, struct sg_template *t, uint32_t op, uint32_t warm, bool masked,
                       struct sg_template_figures *ret);
+
+/* ---- template.c: called by code ---------------------------------------------------------------------------------- */
+/* BB for a warp some of whose lanes are inactive. */
+const struct sg_op *sg_template_part(struct sg_warp *w, const struct sg_op *op);
+/* At a BB operation where other fragments wait: where code goes on, for the block that is chosen; NULL: the interpreter
+ * goes on at *ret. */
+void *sg_template_switch(struct sg_warp *w, const struct sg_op *op, const struct sg_op **ret);
 
 #endif

@@ -44,7 +44,7 @@ bool sg_template_scan(struct template *m, uint32_t from, uint32_t end)
     for (uint32_t i = from; i < end && !m->failed; i++) {
         const struct sg_op *op = &m->c->op[i];
         int h = i == from ? -1 : sg_jit_lane_number(op->fn == sg_guarded ? op->inner : op->fn);
-        if (h >= 0 && !sg_template_knows(op, h))
+        if (h >= 0 && (!sg_template_knows(op, h) || (m->masked && h == SG_H_SHFL)))
             h = -1;
         if (!dt_push(&m->occ_of, (uint32_t)m->occ.n) || !dt_push(&m->number, (int16_t)h))
             return false;
@@ -185,16 +185,22 @@ unsigned sg_template_get(struct template *m, uint32_t ref, unsigned piece, bool 
     return (unsigned)s;
 }
 
-unsigned sg_template_out(struct template *m, uint32_t ref, unsigned piece, enum raw_kind raw, bool keep)
+/* The piece is written: what is known of it as an address is not true any more. */
+static void facts_end(struct template *m, int32_t key)
 {
-    int32_t key = sg_template_key(ref, piece);
-    int s = rows_piece_of(m, key)->slot;
-    for (unsigned f = 0; f < FACTS; f++) { /* addresses of which something is known */
+    for (unsigned f = 0; f < FACTS; f++) {
         int32_t first = m->fact[f].key >> 2, at = key >> 2;
         if (m->fact[f].key != NO_KEY && !((key ^ m->fact[f].key) & 3) && at >= first &&
             at < first + (m->fact[f].wide ? 4 : 2))
             m->fact[f].key = NO_KEY;
     }
+}
+
+unsigned sg_template_out(struct template *m, uint32_t ref, unsigned piece, enum raw_kind raw, bool keep)
+{
+    int32_t key = sg_template_key(ref, piece);
+    int s = rows_piece_of(m, key)->slot;
+    facts_end(m, key);
     if (s < 0) {
         s = (int)slot_take(m, key);
         if (keep)
@@ -244,6 +250,18 @@ void sg_template_write_row(struct template *m, uint32_t ref, bool wide)
     }
 }
 
+void sg_template_drop_row(struct template *m, uint32_t ref, bool wide)
+{
+    for (unsigned p = 0; p < (wide ? 4u : 2u); p++) {
+        int32_t key = sg_template_key(ref, p);
+        struct piece *x = rows_piece_of(m, key);
+        facts_end(m, key);
+        if (x->slot >= 0)
+            m->slot[x->slot] = (struct slot){.key = NO_KEY};
+        x->slot = -1;
+    }
+}
+
 void sg_template_trim(struct template *m)
 {
     for (unsigned i = 0; i < SLOTS; i++)
@@ -274,10 +292,10 @@ void sg_template_forget(struct template *m)
     m->nan = false;
 }
 
-void sg_template_save(struct template *m, const struct slot *slot)
+void sg_template_save(struct template *m, const struct slot *slot, int32_t key)
 {
     for (unsigned i = 0; i < SLOTS; i++)
-        if (slot[i].key != NO_KEY && slot[i].dirty) {
+        if (slot[i].key != NO_KEY && slot[i].dirty && (key == NO_KEY || slot[i].key == key)) {
             if (slot[i].raw)
                 sg_template_canon(m, i, i, (enum raw_kind)slot[i].raw);
             sg_x86_vm(&m->x, V_STOREU32, i, 0, sg_template_place(m, slot[i].key), -1);

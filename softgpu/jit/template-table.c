@@ -5,7 +5,7 @@
 #define R16(s, l) R4(s, l), R4(s, (l) + 4), R4(s, (l) + 8), R4(s, (l) + 12)
 #define N4(s, e, l) (l) * (s) + (e), ((l) + 1) * (s) + (e), ((l) + 2) * (s) + (e), ((l) + 3) * (s) + (e)
 #define N16(s, e) N4(s, e, 0), N4(s, e, 4), N4(s, e, 8), N4(s, e, 12)
-#define N8(s, e) N4(s, e, 0), N4(s, e, 4), 0, 0, 0, 0, 0, 0, 0, 0
+#define N8(s, e) N4(s, e, 0), N4(s, e, 4)
 #define R32(s) R16(s, 0), R16(s, 16)
 
 _Alignas(64) const struct sg_template_table sg_template_table = {
@@ -20,6 +20,10 @@ _Alignas(64) const struct sg_template_table sg_template_table = {
     .limit_s = 0x7FFFFFFF,
     .far = ~60u,
     .three = 3,
+    .low5 = 31,
+    .lane = {R32(1)},
+    .far64 = ~60ull,
+    .high64 = 0xFFFFFFFF00000000u,
     .nan64 = 0xFFF8000000000000u,
     .sign64 = 1ull << 63,
     .magnitude64 = ~(1ull << 63),
@@ -27,5 +31,5 @@ _Alignas(64) const struct sg_template_table sg_template_table = {
     .ramp = {{R16(4, 0)}, {R16(8, 0)}, {R16(16, 0)}},
     .wide_ramp = {{R32(4ull)}, {R32(8ull)}, {R32(16ull)}},
     .take2 = {{N16(2, 0)}, {N16(2, 1)}},
-    .take4 = {{N8(4, 0)}, {N8(4, 1)}, {N8(4, 2)}, {N8(4, 3)}},
+    .take4 = {{N8(4, 0), N8(4, 1)}, {N8(4, 2), N8(4, 3)}},
 };

@@ -3,7 +3,8 @@
  * A block's code does what h_BB does (fuel, counters), then its operations, writes its rows back, and goes on: to
  * another block of a unit by a jump, else by the handler of the operation where it stands, which is the interpreter's
  * next step or another block's code. It stands for the BB operation: it is entered through a stub that makes sure of 32
- * active lanes and of a block that is not followed; inside these do not change.
+ * active lanes and of a block that is not followed; inside these do not change. Masked code is for any lanes; at each
+ * block it looks for other fragments of the warp, and whether the warp is whole again.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,7 @@ static bool take(struct template *m, int64_t at, uint32_t warm)
     if (at < 0 || at >= m->c->nop || !begins(op_of(m, (uint32_t)at)))
         return true;
     uint32_t bb = op_of(m, (uint32_t)at)->x;
-    const struct sg_template_bb *b = &m->t->bb[bb];
+    const struct sg_template_bb *b = &m->bb[bb];
     if (m->in[bb] || b->fn || b->refused || __atomic_load_n(&b->visits, __ATOMIC_RELAXED) < warm)
         return true;
     if (!dt_push(&m->block, (uint32_t)at))
@@ -98,8 +99,8 @@ static void unit_go_to(struct template *m, int64_t i)
                 m->failed = true;
             return;
         }
-        if (m->t->bb[bb].inside) {
-            sg_x86_mov_imm(&m->x, RAX, (uint64_t)(uintptr_t)m->t->bb[bb].inside);
+        if (m->bb[bb].inside) {
+            sg_x86_mov_imm(&m->x, RAX, (uint64_t)(uintptr_t)m->bb[bb].inside);
             sg_x86_jump(&m->x, RAX);
             return;
         }
@@ -168,6 +169,33 @@ static void unit_handler(struct template *m, uint32_t i)
     sg_x86_set(&m->x, sg_x86_jcc(&m->x, CC_NE), m->leave_returned);
 }
 
+/* A warp some of whose lanes are inactive: others may have to run first, or meet it here. A whole one is elsewhere. */
+static void unit_meet(struct template *m, uint32_t at)
+{
+    struct sg_x86 *x = &m->x;
+    sg_x86_mem_imm(x, X_CMP, SG_AT(RBX, offsetof(struct sg_warp, nfrag)), 0, false);
+    size_t none = sg_x86_jcc(x, CC_E);
+    sg_x86_mov(x, RDI, RBX, true);
+    unit_op(m, RSI, at);
+    sg_x86_lea(x, RDX, SG_AT(RSP, KEEP_AT), true);
+    sg_x86_zero_upper(x);
+    sg_x86_mov_imm(x, RAX, (uint64_t)(uintptr_t)sg_template_switch);
+    sg_x86_call(x, RAX);
+    sg_x86_test(x, RAX, RAX, true);
+    size_t leave = sg_x86_jcc(x, CC_E);
+    sg_x86_jump(x, RAX);
+    sg_x86_here(x, leave);
+    sg_x86_load(x, RAX, SG_AT(RSP, KEEP_AT), true);
+    back_to(m, m->leave_returned);
+    sg_x86_here(x, none);
+    if (sg_jit_mode() == SG_JIT_TEMPLATES_MASKED)
+        return;
+    sg_x86_mem_imm(x, X_CMP, SG_AT(RBX, offsetof(struct sg_warp, mask)), -1, false);
+    size_t part = sg_x86_jcc(x, CC_NE);
+    unit_leave(m, at);
+    sg_x86_here(x, part);
+}
+
 static void count(struct template *m, uint32_t at)
 {
     struct sg_x86 *x = &m->x;
@@ -178,16 +206,32 @@ static void count(struct template *m, uint32_t at)
     size_t some = sg_x86_jcc(x, CC_G);
     sg_x86_mov(x, RDI, RBX, true);
     unit_op(m, RSI, at);
+    sg_x86_zero_upper(x);
     sg_x86_mov_imm(x, RAX, (uint64_t)(uintptr_t)sg_out_of_fuel);
     sg_x86_call(x, RAX);
     back_to(m, m->leave_returned);
     sg_x86_here(x, some);
     sg_x86_mem_imm(x, X_SUB, fuel, (int32_t)b->ops, true);
     sg_x86_load(x, RAX, SG_AT(R14, offsetof(struct sg_worker, bb)), true);
-    sg_x86_mem_imm(x, X_ADD, SG_AT(RAX, times + (int32_t)offsetof(struct sg_times, lanes)), SG_LANES, true);
+    struct sg_x86_mem lanes = SG_AT(RAX, times + (int32_t)offsetof(struct sg_times, lanes)),
+                      executed = SG_AT(R14, offsetof(struct sg_worker, executed));
     sg_x86_mem_imm(x, X_ADD, SG_AT(RAX, times + (int32_t)offsetof(struct sg_times, warps)), 1, true);
-    sg_x86_mem_imm(x, X_ADD, SG_AT(R14, offsetof(struct sg_worker, executed)), (int32_t)(SG_LANES * b->instructions),
-                   true);
+    if (m->masked) {
+        sg_x86_load(x, RCX, SG_AT(RBX, offsetof(struct sg_warp, mask)), false);
+        sg_x86_mov(x, RDX, RCX, false);
+        sg_x86_mem_imm(x, X_CMP, SG_AT(RBX, offsetof(struct sg_warp, full)), 0, false);
+        size_t some_inactive = sg_x86_jcc(x, CC_E);
+        sg_x86_mov_imm(x, RDX, SG_ALL);
+        sg_x86_here(x, some_inactive);
+        sg_x86_store(x, SG_AT(RSP, ROWS_AT), RDX, false);
+        sg_x86_popcnt(x, RCX, RCX);
+        sg_x86_alu_to(x, X_ADD, lanes, RCX, true);
+        sg_x86_times(x, RCX, RCX, (int32_t)b->instructions);
+        sg_x86_alu_to(x, X_ADD, executed, RCX, true);
+    } else {
+        sg_x86_mem_imm(x, X_ADD, lanes, SG_LANES, true);
+        sg_x86_mem_imm(x, X_ADD, executed, (int32_t)(SG_LANES * b->instructions), true);
+    }
     sg_x86_mem_imm(x, X_ADD, SG_AT(RBX, offsetof(struct sg_warp, issued)), (int32_t)b->instructions, true);
 }
 
@@ -195,15 +239,21 @@ static void count(struct template *m, uint32_t at)
 static void parting(struct template *m, uint32_t i)
 {
     const struct sg_op *op = op_of(m, i);
+    struct sg_x86_mem mask = SG_AT(RBX, offsetof(struct sg_warp, mask));
     sg_x86_load(&m->x, RAX, sg_template_scalar(m, op->guard), false);
     if (op->flags & SG_GUARD_NOT)
         sg_x86_not(&m->x, RAX);
+    if (m->masked)
+        sg_x86_alu_mem(&m->x, X_AND, RAX, mask, false);
     sg_x86_test(&m->x, RAX, RAX, false);
     size_t some = sg_x86_jcc(&m->x, CC_NE);
     unit_go_to(m, (int64_t)i + 1);
     sg_x86_here(&m->x, some);
     if (op->fn == sg_bra) {
-        sg_x86_alu_imm(&m->x, X_CMP, RAX, -1, false);
+        if (m->masked)
+            sg_x86_alu_mem(&m->x, X_CMP, RAX, mask, false);
+        else
+            sg_x86_alu_imm(&m->x, X_CMP, RAX, -1, false);
         size_t part = sg_x86_jcc(&m->x, CC_NE);
         unit_go_to(m, (int64_t)i + op->imm);
         sg_x86_here(&m->x, part);
@@ -219,6 +269,10 @@ static void unit_block(struct template *m, uint32_t from)
         return;
     }
     sg_template_forget(m);
+    if (m->masked)
+        unit_meet(m, from);
+    if (!dt_push(&m->behind, m->x.n))
+        m->failed = true;
     count(m, from);
     for (uint32_t i = from + 1; i < end && !m->failed && !m->x.failed; i++) {
         const struct sg_op *op = op_of(m, i);
@@ -246,13 +300,15 @@ static void unit_block(struct template *m, uint32_t from)
     unit_go_to(m, end);
 }
 
-/* Where an access was not simple: all to memory, the handler, all back. */
+/* Where an access was not simple: lane by lane, or all to memory, the handler, all back. */
 static void unit_slow(struct template *m, const struct slow *s)
 {
     for (unsigned i = 0; i < s->jumps; i++)
         sg_x86_here(&m->x, s->from[i]);
     m->nan = s->nan;
-    sg_template_save(m, s->slot);
+    if (s->plain)
+        sg_template_plain(m, s);
+    sg_template_save(m, s->slot, NO_KEY);
     unit_handler(m, s->op);
     for (unsigned i = 0; i < SLOTS; i++)
         if (s->slot[i].key != NO_KEY)
@@ -264,11 +320,16 @@ static void unit_slow(struct template *m, const struct slow *s)
 }
 
 /* ---- the unit ---------------------------------------------------------------------------------------------------- */
-/* rdi, rsi as a handler's. */
+/* rdi, rsi as a handler's. The stub of code for any lanes is called for blocks that are not followed. */
 static void stub(struct template *m, size_t place)
 {
     struct sg_x86 *x = &m->x;
     size_t no[2];
+    if (m->masked) {
+        sg_x86_set(x, sg_x86_lea_code(x, RCX), place);
+        back_to(m, m->prologue);
+        return;
+    }
     sg_x86_mem_imm(x, X_CMP, SG_AT(RDI, offsetof(struct sg_warp, mask)), -1, false);
     no[0] = sg_x86_jcc(x, CC_NE);
     sg_x86_load(x, RAX, SG_AT(RDI, offsetof(struct sg_warp, blk)), true);
@@ -276,10 +337,12 @@ static void stub(struct template *m, size_t place)
     no[1] = sg_x86_jcc(x, CC_NE);
     sg_x86_set(x, sg_x86_lea_code(x, RCX), place);
     back_to(m, m->prologue);
-    for (unsigned i = 0; i < 2; i++)
+    sg_fn other[2] = {sg_template_part, sg_isa()[SG_H_BB]};
+    for (unsigned i = 0; i < 2; i++) {
         sg_x86_here(x, no[i]);
-    sg_x86_mov_imm(x, RAX, (uint64_t)(uintptr_t)sg_isa()[SG_H_BB]);
-    sg_x86_jump(x, RAX);
+        sg_x86_mov_imm(x, RAX, (uint64_t)(uintptr_t)other[i]);
+        sg_x86_jump(x, RAX);
+    }
 }
 
 static void unit_write(struct template *m)
@@ -316,18 +379,19 @@ static void unit_publish(struct template *m)
     else if (!m->failed && !m->x.failed)
         m->t->denied = true;
     for (size_t i = 0; at && i < m->block.n; i++) {
-        struct sg_template_bb *b = &m->t->bb[op_of(m, m->block.p[i])->x];
+        struct sg_template_bb *b = &m->bb[op_of(m, m->block.p[i])->x];
         void *fn = at + entry.p[i];
         b->inside = at + m->place.p[i];
+        __atomic_store_n(&b->behind, at + m->behind.p[i], __ATOMIC_RELEASE);
         __atomic_store_n((void **)(void *)&b->fn, fn, __ATOMIC_RELEASE);
     }
     free(entry.p);
 }
 
-bool sg_template_unit(const struct sg_code *c, struct sg_template *t, uint32_t op, uint32_t warm,
+bool sg_template_unit(const struct sg_code *c, struct sg_template *t, uint32_t op, uint32_t warm, bool masked,
                       struct sg_template_figures *ret)
 {
-    struct template m = {.c = c, .t = t};
+    struct template m = {.c = c, .t = t, .bb = t->bb + (masked ? t->nbb : 0), .masked = masked};
     m.pieces[0] = c->reg_bytes / 64 + 2;
     m.pieces[1] = c->konst_bytes / 64 + 2;
     m.pieces[2] = SG_BLOCK_BYTES / 64 + 2;
@@ -345,11 +409,11 @@ bool sg_template_unit(const struct sg_code *c, struct sg_template *t, uint32_t o
         unit_write(&m);
         unit_publish(&m);
     }
-    bool ok = t->bb[c->op[op].x].fn != NULL;
+    bool ok = m.bb[c->op[op].x].fn != NULL;
     *ret = (struct sg_template_figures){ok ? m.x.n : 0, ok ? m.ops : 0, ok ? m.block.n : 0};
     for (unsigned b = 0; b < 3; b++)
         free(m.piece[b]);
     free(m.in), free(m.x.p), free(m.occ.p), free(m.occ_of.p), free(m.number.p), free(m.block.p), free(m.place.p),
-        free(m.jump.p), free(m.slow.p);
+        free(m.behind.p), free(m.jump.p), free(m.slow.p);
     return ok;
 }

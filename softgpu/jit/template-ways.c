@@ -74,6 +74,7 @@ const struct sg_template_way sg_template_ways[SG_H_COUNT] = {
     S(NEG_s32), S(NEG_s64), S(NOT_u32), S(NOT_u64),
     S(SHL_u64), S(SHR_u64), S(SHR_s64), S(ZX_u64), S(SX_u64), S(LO_u64), S(HI_u64), S(PACK_u64), S(HI_u32),
     S(PACK_u32), S(SX16_u32), S(SX8_u32), S(SELP_u32), S(SELP_u64),
-    S(FNEG_f32), S(FABS_f32), S(CVT_s32_f32_rz), S(PMOV), S(PAND), S(POR), S(PXOR), S(PNOT)
+    S(FNEG_f32), S(FABS_f32), S(CVT_s32_f32_rz), S(SAT_f32), S(FMA_SAT_f32),
+    S(SHFL), S(PMOV), S(PAND), S(POR), S(PXOR), S(PNOT)
 };
 /* clang-format on */

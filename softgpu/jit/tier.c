@@ -75,12 +75,13 @@ enum sg_jit_mode sg_jit_mode(void)
                  {"1", SG_JIT_ON},
                  {"always", SG_JIT_ALWAYS},
                  {"templates", SG_JIT_TEMPLATES},
-                 {"templates-always", SG_JIT_TEMPLATES_ALWAYS}};
+                 {"templates-always", SG_JIT_TEMPLATES_ALWAYS},
+                 {"templates-masked", SG_JIT_TEMPLATES_MASKED}};
     for (size_t i = 0; s && i < sizeof modes / sizeof *modes; i++)
         m = strcmp(s, modes[i].name) ? m : (int)modes[i].mode;
 #if defined(__x86_64__)
-    if (!__builtin_cpu_supports("x86-64-v4") ||
-        (getenv("DOVETAIL_SOFTGPU_ISA") && m != SG_JIT_ALWAYS && m != SG_JIT_TEMPLATES_ALWAYS))
+    if (!__builtin_cpu_supports("x86-64-v4") || (getenv("DOVETAIL_SOFTGPU_ISA") && m != SG_JIT_ALWAYS &&
+                                                 m != SG_JIT_TEMPLATES_ALWAYS && m != SG_JIT_TEMPLATES_MASKED))
         m = SG_JIT_OFF;
 #else
     m = SG_JIT_OFF;

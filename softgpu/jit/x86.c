@@ -229,6 +229,11 @@ void sg_x86_alu_mem(struct sg_x86 *x, enum sg_x86_alu op, unsigned d, struct sg_
     with_memory(x, (uint8_t)(op << 3 | 3), d, m, wide);
 }
 
+void sg_x86_alu_to(struct sg_x86 *x, enum sg_x86_alu op, struct sg_x86_mem m, unsigned r, bool wide)
+{
+    with_memory(x, (uint8_t)(op << 3 | 1), r, m, wide);
+}
+
 static uint8_t *immediate(uint8_t *p, int32_t v)
 {
     if (v >= -128 && v < 128) {
@@ -261,6 +266,23 @@ void sg_x86_mem_imm8(struct sg_x86 *x, enum sg_x86_alu op, struct sg_x86_mem m, 
 void sg_x86_test_imm(struct sg_x86 *x, unsigned r, int32_t v)
 {
     with_register(x, 0xF7, 0, r, false);
+    x86_put(x, put32(room(x), (uint32_t)v));
+}
+
+void sg_x86_popcnt(struct sg_x86 *x, unsigned d, unsigned r)
+{
+    uint8_t *p = room(x);
+    *p++ = 0xF3;
+    p = rex(p, false, d, NO_REG, r);
+    *p++ = 0x0F;
+    *p++ = 0xB8;
+    *p++ = (uint8_t)(0xC0 | (d & 7) << 3 | (r & 7));
+    x86_put(x, p);
+}
+
+void sg_x86_times(struct sg_x86 *x, unsigned d, unsigned r, int32_t v)
+{
+    with_register(x, 0x69, d, r, true);
     x86_put(x, put32(room(x), (uint32_t)v));
 }
 

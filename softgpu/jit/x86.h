@@ -77,16 +77,18 @@ enum sg_x86_v {
     V_MAXS64 = SG_V(2, 1, 1, 0x3D, 6),
     V_ABS32 = SG_V(2, 1, 0, 0x1E, 6),
     V_ABS64 = SG_V(2, 1, 1, 0x1F, 6),
-    V_ZX = SG_V(2, 1, 0, 0x35, 5),    /* vpmovzxdq */
-    V_SX = SG_V(2, 1, 0, 0x25, 5),    /* vpmovsxdq */
-    V_LOW = SG_V(2, 2, 0, 0x35, 5),   /* vpmovqd: from the register to the other operand */
-    V_UPPER = SG_V(3, 1, 1, 0x3B, 5), /* vextracti64x4: from the register to the other operand */
-    V_JOIN = SG_V(3, 1, 1, 0x3A, 5),  /* vinserti64x4 */
+    V_ZX = SG_V(2, 1, 0, 0x35, 5),     /* vpmovzxdq */
+    V_SX = SG_V(2, 1, 0, 0x25, 5),     /* vpmovsxdq */
+    V_LOW = SG_V(2, 2, 0, 0x35, 5),    /* vpmovqd: from the register to the other operand */
+    V_UPPER = SG_V(3, 1, 1, 0x3B, 5),  /* vextracti64x4: from the register to the other operand */
+    V_JOIN = SG_V(3, 1, 1, 0x3A, 5),   /* vinserti64x4 */
+    V_HALVES = SG_V(3, 1, 1, 0x43, 6), /* vshufi64x2; 0xEE: the upper halves of both */
     V_BLEND32 = SG_V(2, 1, 0, 0x64, 6),
     V_BLEND64 = SG_V(2, 1, 1, 0x64, 6),
     V_GATHER32 = SG_V(2, 1, 0, 0x90, 2), /* vpgatherdd: see sg_x86_gather */
     V_PERM32 = SG_V(2, 1, 0, 0x36, 6),   /* vpermd: by the second operand */
     V_PERM2 = SG_V(2, 1, 0, 0x7E, 6),    /* vpermt2d */
+    V_PICK = SG_V(2, 1, 0, 0x76, 6),     /* vpermi2d: words of the second and third by the first, which they replace */
     V_SPREAD32 = SG_V(2, 1, 0, 0x58, 2), /* vpbroadcastd */
     V_SPREAD64 = SG_V(2, 1, 1, 0x59, 3),
     V_SPREADR32 = SG_V(2, 1, 0, 0x7C, 2), /* from a general register */
@@ -98,6 +100,8 @@ enum sg_x86_v {
     V_MULPD = SG_V(1, 1, 1, 0x59, 6),
     V_SUBPS = SG_V(1, 0, 0, 0x5C, 6),
     V_SUBPD = SG_V(1, 1, 1, 0x5C, 6),
+    V_MINPS = SG_V(1, 0, 0, 0x5D, 6), /* a < b ? a : b */
+    V_MAXPS = SG_V(1, 0, 0, 0x5F, 6), /* a > b ? a : b */
     V_DIVPS = SG_V(1, 0, 0, 0x5E, 6),
     V_DIVPD = SG_V(1, 1, 1, 0x5E, 6),
     V_SQRTPS = SG_V(1, 0, 0, 0x51, 6),
@@ -148,6 +152,7 @@ void sg_x86_mov(struct sg_x86 *x, unsigned d, unsigned r, bool wide);
 void sg_x86_mov_imm(struct sg_x86 *x, unsigned r, uint64_t v);
 void sg_x86_lea(struct sg_x86 *x, unsigned r, struct sg_x86_mem m, bool wide);
 void sg_x86_alu(struct sg_x86 *x, enum sg_x86_alu op, unsigned d, unsigned r, bool wide);
+void sg_x86_alu_to(struct sg_x86 *x, enum sg_x86_alu op, struct sg_x86_mem m, unsigned r, bool wide);
 void sg_x86_alu_imm(struct sg_x86 *x, enum sg_x86_alu op, unsigned d, int32_t v, bool wide);
 void sg_x86_alu_mem(struct sg_x86 *x, enum sg_x86_alu op, unsigned d, struct sg_x86_mem m, bool wide);
 void sg_x86_mem_imm(struct sg_x86 *x, enum sg_x86_alu op, struct sg_x86_mem m, int32_t v, bool wide);
@@ -155,6 +160,8 @@ void sg_x86_mem_imm8(struct sg_x86 *x, enum sg_x86_alu op, struct sg_x86_mem m, 
 void sg_x86_test(struct sg_x86 *x, unsigned a, unsigned b, bool wide);
 void sg_x86_test_imm(struct sg_x86 *x, unsigned r, int32_t v);
 void sg_x86_not(struct sg_x86 *x, unsigned r);
+void sg_x86_popcnt(struct sg_x86 *x, unsigned d, unsigned r);
+void sg_x86_times(struct sg_x86 *x, unsigned d, unsigned r, int32_t v); /* imul of 64 bits */
 void sg_x86_shl(struct sg_x86 *x, unsigned r, unsigned by);
 void sg_x86_zero_upper(struct sg_x86 *x); /* vzeroupper */
 void sg_x86_push(struct sg_x86 *x, unsigned r);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "softgpu/exec/profile-priv.h"
 #include "softgpu/sg.h"
 
 static const struct sg_model *model;
@@ -336,6 +337,53 @@ static void test_steady(void **state)
     assert_true(took[2] > took[0] * 1.5);
 }
 
+/* Passes over shared memory, counted by what they are: of each part of a warp, the words of the bank that has most. */
+static unsigned by_hand(const uint64_t *addr, uint32_t mask, unsigned bytes, unsigned *words)
+{
+    unsigned parts = bytes <= 4 ? 1 : bytes / 4, passes = 0;
+    for (unsigned q = 0; q < parts; q++) {
+        uint64_t word[128];
+        unsigned n = 0, most = 0, bank[32] = {0};
+        for (unsigned l = q * 32 / parts; l < (q + 1) * 32 / parts; l++)
+            for (uint64_t at = addr[l] >> 2; mask >> l & 1 && at <= (addr[l] + bytes - 1) >> 2; at++) {
+                unsigned i = 0;
+                while (i < n && word[i] != at)
+                    i++;
+                if (i == n) {
+                    word[n++] = at;
+                    most = ++bank[at & 31] > most ? bank[at & 31] : most;
+                }
+            }
+        passes += most;
+        *words += n;
+    }
+    return passes ? passes : 1;
+}
+
+static void test_banks(void **state)
+{
+    (void)state;
+    uint64_t r = 1;
+    for (unsigned i = 0; i < 40000; i++) {
+        uint64_t addr[32], x[4];
+        for (unsigned k = 0; k < 4; k++)
+            x[k] = (r = r * 6364136223846793005u + 1442695040888963407u) >> 33;
+        unsigned bytes = 1u << x[0] % 5, words[2] = {0, 0}, unit = i % 7 ? bytes : 1, shape = (unsigned)(x[1] % 5);
+        uint32_t mask = x[2] % 3 ? UINT32_MAX : (uint32_t)(x[2] * 0x9E3779B9u) | 1u << x[3] % 32;
+        for (unsigned l = 0; l < 32; l++) {
+            uint64_t k = shape == 0   ? l * (x[3] % 40)
+                         : shape == 1 ? l / 2 + l % 2 * x[3] % 999
+                         : shape == 2 ? l / 16 * (x[3] % 70)
+                         : shape == 3 ? l % (1 + x[3] % 31) * 8
+                                      : (x[3] * (l + 1)) >> 3 & 511;
+            addr[l] = 0x100000 + k * unit;
+        }
+        if (bytes > 1)
+            assert_int_equal(sg_profile_banks(addr, mask, bytes, &words[0]), by_hand(addr, mask, bytes, &words[1]));
+        assert_int_equal(words[0], words[1]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -343,7 +391,7 @@ int main(void)
         cmocka_unit_test(test_branches), cmocka_unit_test(test_written),   cmocka_unit_test(test_chance),
         cmocka_unit_test(test_steady),   cmocka_unit_test(test_fences),    cmocka_unit_test(test_looks),
         cmocka_unit_test(test_copies),   cmocka_unit_test(test_meet),      cmocka_unit_test(test_queued),
-        cmocka_unit_test(test_sectors),  cmocka_unit_test(test_both_ways),
+        cmocka_unit_test(test_sectors),  cmocka_unit_test(test_both_ways), cmocka_unit_test(test_banks),
     };
     model = sg_model_find("l4");
     return model ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
