@@ -1,11 +1,11 @@
-/* Arithmetic of f16 and bf16 to nearest, by choices instead of branches, so that the lane loops (lanes.def) are vectors.
- * The bits are those of slow.c.
+/* Arithmetic of f16 and bf16 to nearest, by choices instead of branches, so that the lane loops (lanes.def) are
+ * vectors. The bits are those of slow.c.
  *
  * Sums, differences and products are rounded to f32 and then to the half: f32 has more than twice the half's digits and
  * two more, so that rounding twice gives what rounding once does. That does not hold for fma, whose exact value may lie
  * next to the middle of two halves; there what is lost on the way sets the last place ("round to odd"). A product of
- * two halves is exact in double. With an f16 added, what a double loses is of no account: either the sum is infinite, or
- * the product is far below half a place of the addend. With a bf16 added it may decide.
+ * two halves is exact in double. With an f16 added, what a double loses is of no account: either the sum is infinite,
+ * or the product is far below half a place of the addend. With a bf16 added it may decide.
  */
 #ifndef DT_SOFTGPU_EXEC_HALF_H
 #define DT_SOFTGPU_EXEC_HALF_H
