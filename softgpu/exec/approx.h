@@ -85,8 +85,10 @@ static inline float sg_rsqrt_f(float a)
         const double e = 1 - x * y * y;
         y = y + y * e * (0.5 + 0.375 * e);
     }
-    const float r = a > 0 && a < INFINITY ? (float)y : a > 0 ? 0 : NAN;
-    return a == 0 ? copysignf(INFINITY, a) : r;
+    const uint32_t u = sg_bits(a); /* comparisons of floats would be branches */
+    uint32_t r = sg_bits((float)y);
+    r = u - 1 < 0x7F7FFFFF ? r : u == 0x7F800000 ? 0 : SG_NAN32;
+    return sg_float(u << 1 ? r : u | 0x7F800000);
 }
 
 /* a / b; for 2^126 < |b| < 2^128 the quotient is 0 (§9.7.3.8), infinity over such b NaN. */
