@@ -62,7 +62,7 @@ static bool shfl_lane(unsigned kind, unsigned l, uint32_t b, uint32_t c, unsigne
 }
 
 /* The lanes with lane l's value. */
-static uint32_t alike(const struct source *s, unsigned l)
+static uint32_t same_source(const struct source *s, unsigned l)
 {
     const uint64_t v = s->v[l];
     uint32_t r = 0;
@@ -130,7 +130,7 @@ static void apply(struct sg_warp *w, const struct sg_op *op, const struct source
         case SG_VOTE_BALLOT: out[l] = s->p & group; break;
         case SG_MATCH_ANY:
         case SG_MATCH_ALL: {
-            uint32_t same = alike(s, l) & group;
+            uint32_t same = same_source(s, l) & group;
             if (op->sub == SG_MATCH_ALL) {
                 q |= (uint32_t)(same == group) << l;
                 same = same == group ? group : 0;
