@@ -31,6 +31,24 @@ static unsigned rounded_f32(unsigned sub, unsigned rnd)
     return 0;
 }
 
+/* Lane loops of halves and their pairs, to nearest; 0: none. */
+static unsigned half_op(unsigned sub, unsigned rnd, enum ptx_type t)
+{
+#define ROW(N)                                                                                                         \
+    {                                                                                                                  \
+        SG_H_##N##_f16, SG_H_##N##_bf16, SG_H_##N##_f16x2, SG_H_##N##_bf16x2                                           \
+    }
+    static const uint16_t row[][4] = {
+        [SG_S_ADD] = ROW(HADD), [SG_S_SUB] = ROW(HSUB), [SG_S_MUL] = ROW(HMUL), [SG_S_FMA] = ROW(HFMA),
+        [SG_S_MIN] = ROW(HMIN), [SG_S_MAX] = ROW(HMAX), [SG_S_ABS] = ROW(HABS), [SG_S_NEG] = ROW(HNEG)};
+    static const uint16_t nan[2][4] = {ROW(HMINN), ROW(HMAXN)};
+#undef ROW
+    unsigned k = t == PTX_F16 ? 0 : t == PTX_BF16 ? 1 : t == PTX_F16X2 ? 2 : 3;
+    if (rnd == SG_NANP && (sub == SG_S_MIN || sub == SG_S_MAX))
+        return nan[sub == SG_S_MAX][k];
+    return rnd || sub >= sizeof row / sizeof *row ? 0 : row[sub][k];
+}
+
 /* add sub fma .f32.f16: all sources but the last are halves, which are f32 values too. */
 static int mixed_op(struct sg_dec *d, unsigned sub, unsigned n)
 {
@@ -68,6 +86,8 @@ static int float_op(struct sg_dec *d, unsigned f32, unsigned z32, unsigned f64, 
         sg_dec_slow(d, sg_fma_oob, sub, n);
         return 0;
     }
+    if (t != PTX_F32 && t != PTX_F64)
+        h = half_op(sub, r, t);
     if (!h)
         sg_dec_slow(d, sg_slow_float, sub, n);
     else if (n == 1)

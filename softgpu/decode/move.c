@@ -119,6 +119,51 @@ static unsigned fast_cvt(enum ptx_type to, enum ptx_type from, unsigned rnd)
         {PTX_F16, PTX_F32, SG_RN, SG_H_CVT_f16_f32},
         {PTX_F32, PTX_BF16, SG_RN, SG_H_CVT_f32_bf16},
         {PTX_BF16, PTX_F32, SG_RN, SG_H_CVT_bf16_f32},
+        {PTX_F32, PTX_F32, SG_RN | SG_INTEGRAL, SG_H_RNI_f32},
+        {PTX_F32, PTX_F32, SG_RZ | SG_INTEGRAL, SG_H_RZI_f32},
+        {PTX_F32, PTX_F32, SG_RM | SG_INTEGRAL, SG_H_RMI_f32},
+        {PTX_F32, PTX_F32, SG_RP | SG_INTEGRAL, SG_H_RPI_f32},
+        {PTX_F64, PTX_F64, SG_RN | SG_INTEGRAL, SG_H_RNI_f64},
+        {PTX_F64, PTX_F64, SG_RZ | SG_INTEGRAL, SG_H_RZI_f64},
+        {PTX_F64, PTX_F64, SG_RM | SG_INTEGRAL, SG_H_RMI_f64},
+        {PTX_F64, PTX_F64, SG_RP | SG_INTEGRAL, SG_H_RPI_f64},
+        {PTX_F32, PTX_F32, SG_RN | SG_INTEGRAL | SG_FTZ, SG_H_RNI_z32},
+        {PTX_F32, PTX_F32, SG_RZ | SG_INTEGRAL | SG_FTZ, SG_H_RZI_z32},
+        {PTX_F32, PTX_F32, SG_RM | SG_INTEGRAL | SG_FTZ, SG_H_RMI_z32},
+        {PTX_F32, PTX_F32, SG_RP | SG_INTEGRAL | SG_FTZ, SG_H_RPI_z32},
+        {PTX_F32, PTX_F32, SG_RN | SG_FTZ, SG_H_CVT_z32_z32},
+        {PTX_S32, PTX_F32, SG_RN | SG_INTEGRAL, SG_H_CVT_s32_f32_rn},
+        {PTX_S32, PTX_F32, SG_RM | SG_INTEGRAL, SG_H_CVT_s32_f32_rm},
+        {PTX_S32, PTX_F32, SG_RP | SG_INTEGRAL, SG_H_CVT_s32_f32_rp},
+        {PTX_U32, PTX_F32, SG_RZ | SG_INTEGRAL, SG_H_CVT_u32_f32_rz},
+        {PTX_U32, PTX_F32, SG_RN | SG_INTEGRAL, SG_H_CVT_u32_f32_rn},
+        {PTX_S32, PTX_F32, SG_RZ | SG_INTEGRAL | SG_FTZ, SG_H_CVT_s32_f32_rz},
+        {PTX_S32, PTX_F32, SG_RN | SG_INTEGRAL | SG_FTZ, SG_H_CVT_s32_f32_rn},
+        {PTX_U32, PTX_F32, SG_RZ | SG_INTEGRAL | SG_FTZ, SG_H_CVT_u32_f32_rz},
+        {PTX_U32, PTX_F32, SG_RN | SG_INTEGRAL | SG_FTZ, SG_H_CVT_u32_f32_rn},
+        {PTX_S32, PTX_F64, SG_RZ | SG_INTEGRAL, SG_H_CVT_s32_f64_rz},
+        {PTX_S32, PTX_F64, SG_RN | SG_INTEGRAL, SG_H_CVT_s32_f64_rn},
+        {PTX_S32, PTX_F64, SG_RM | SG_INTEGRAL, SG_H_CVT_s32_f64_rm},
+        {PTX_S32, PTX_F64, SG_RP | SG_INTEGRAL, SG_H_CVT_s32_f64_rp},
+        {PTX_U32, PTX_F64, SG_RZ | SG_INTEGRAL, SG_H_CVT_u32_f64_rz},
+        {PTX_S64, PTX_F32, SG_RZ | SG_INTEGRAL, SG_H_CVT_s64_f32_rz},
+        {PTX_S64, PTX_F32, SG_RZ | SG_INTEGRAL | SG_FTZ, SG_H_CVT_s64_f32_rz},
+        {PTX_S64, PTX_F64, SG_RZ | SG_INTEGRAL, SG_H_CVT_s64_f64_rz},
+        {PTX_F32, PTX_S64, SG_RN, SG_H_CVT_f32_s64},
+        {PTX_F64, PTX_S64, SG_RN, SG_H_CVT_f64_s64},
+        {PTX_U64, PTX_F32, SG_RZ | SG_INTEGRAL, SG_H_CVT_u64_f32_rz},
+        {PTX_U64, PTX_F32, SG_RZ | SG_INTEGRAL | SG_FTZ, SG_H_CVT_u64_f32_rz},
+        {PTX_U64, PTX_F64, SG_RZ | SG_INTEGRAL, SG_H_CVT_u64_f64_rz},
+        {PTX_F32, PTX_U64, SG_RN, SG_H_CVT_f32_u64},
+        {PTX_F64, PTX_U64, SG_RN, SG_H_CVT_f64_u64},
+        {PTX_F32, PTX_U8, SG_RN, SG_H_CVT_f32_u8},
+        {PTX_F32, PTX_S8, SG_RN, SG_H_CVT_f32_s8},
+        {PTX_F32, PTX_U16, SG_RN, SG_H_CVT_f32_u16},
+        {PTX_F32, PTX_S16, SG_RN, SG_H_CVT_f32_s16},
+        {PTX_F64, PTX_F32, SG_RN | SG_FTZ, SG_H_CVT_f64_z32},
+        {PTX_F32, PTX_F64, SG_RN | SG_FTZ, SG_H_CVT_z32_f64},
+        {PTX_F16, PTX_F32, SG_RN | SG_FTZ, SG_H_CVT_f16_f32},
+        {PTX_F32, PTX_F16, SG_RN | SG_FTZ, SG_H_CVT_f32_f16},
         {PTX_U32, PTX_U16, SG_RN, SG_H_ZX16_u32},
         {PTX_S32, PTX_U16, SG_RN, SG_H_ZX16_u32},
         {PTX_S32, PTX_S16, SG_RN, SG_H_SX16_u32},
@@ -188,6 +233,10 @@ static int cvt(struct sg_dec *d)
     enum ptx_type to = (enum ptx_type)i->type[0], from = (enum ptx_type)i->type[1];
     unsigned rnd = sg_dec_rounding(i);
     if ((to == PTX_F16X2 || to == PTX_BF16X2) && from == PTX_F32 && i->nopnd == 3) {
+        if (rnd == SG_RN) {
+            sg_dec_bin(d, to == PTX_F16X2 ? SG_H_CVT_f16x2_f32 : SG_H_CVT_bf16x2_f32, to, PTX_F32, PTX_F32);
+            return 0;
+        }
         struct sg_op *op = sg_dec_bin(d, SG_H_MOV_u32, to, PTX_F32, PTX_F32);
         *(op->inner ? &op->inner : &op->fn) = sg_cvt_x2;
         op->sub = (uint8_t)to;

@@ -528,6 +528,28 @@ static void locked(const struct sg_op *op, void *p, uint64_t b)
         ;
 }
 
+/* A word of 4 or 8 bytes a lane, no other thread at it: lanes in order. */
+static void atomic_words(struct sg_warp *w, const struct sg_op *op, uint8_t *const at[SG_LANES])
+{
+    const bool wide = op->size == 8, cas = op->sub + PTX_M_ADD == PTX_M_CAS, generic = op->space == PTX_GENERIC;
+    const bool global = is_global(op, 0), result = !(op->flags & SG_NO_RESULT);
+    const uint32_t c = w->code->ext[op->x];
+    for (uint32_t m = w->mask; m; m &= m - 1) {
+        unsigned l = (unsigned)__builtin_ctz(m);
+        uint64_t old = wide ? *(uint64_t *)(void *)at[l] : *(uint32_t *)(void *)at[l], vc = 0;
+        uint64_t vb = wide ? SG_P(uint64_t, op->b)[l] : SG_P(uint32_t, op->b)[l];
+        if (cas)
+            vc = wide ? SG_P(uint64_t, c)[l] : SG_P(uint32_t, c)[l];
+        uint64_t v = sg_atomic_value(op, old, vb, vc, generic ? is_global(op, sg_address(w, op, l)) : global);
+        if (result)
+            access_put(w, op, op->d, l, (const uint8_t *)&old);
+        if (wide)
+            *(uint64_t *)(void *)at[l] = v;
+        else
+            *(uint32_t *)(void *)at[l] = (uint32_t)v;
+    }
+}
+
 /* Lanes in order. ext[x]: compare-and-swap's value; with n > 1 (.v2, .v4) ext[x + 1 …] hold destinations, then
  * sources. */
 const struct sg_op *sg_atomic(struct sg_warp *w, const struct sg_op *op)
@@ -536,8 +558,12 @@ const struct sg_op *sg_atomic(struct sg_warp *w, const struct sg_op *op)
     unsigned n = op->n;
     if (!resolve_all(w, op, op->size * n, SG_ATOMIC, at))
         return NULL;
-    const uint32_t *ext = w->code->ext + op->x;
     w->spin = true;
+    if (n == 1 && (op->size == 4 || op->size == 8) && (w->wk->run->nworker == 1 || op->space == PTX_SHARED)) {
+        atomic_words(w, op, at);
+        return op + 1;
+    }
+    const uint32_t *ext = w->code->ext + op->x;
     for (uint32_t m = w->mask; m; m &= m - 1) {
         unsigned l = (unsigned)__builtin_ctz(m);
         for (unsigned e = 0; e < n; e++) {

@@ -61,6 +61,16 @@ static bool shfl_lane(unsigned kind, unsigned l, uint32_t b, uint32_t c, unsigne
     return ok;
 }
 
+/* The lanes with lane l's value. */
+static uint32_t same_source(const struct source *s, unsigned l)
+{
+    const uint64_t v = s->v[l];
+    uint32_t r = 0;
+    for (unsigned k = 0; k < SG_LANES; k++)
+        r |= (uint32_t)(s->v[k] == v) << k;
+    return r;
+}
+
 static uint32_t reduce(const struct sg_op *op, const struct source *s, uint32_t group)
 {
     bool sign = op->flags & SG_SIGNED, first = true;
@@ -120,11 +130,7 @@ static void apply(struct sg_warp *w, const struct sg_op *op, const struct source
         case SG_VOTE_BALLOT: out[l] = s->p & group; break;
         case SG_MATCH_ANY:
         case SG_MATCH_ALL: {
-            uint32_t same = 0;
-            for (uint32_t g = group; g; g &= g - 1) {
-                unsigned k = (unsigned)__builtin_ctz(g);
-                same |= (uint32_t)(s->v[k] == s->v[l]) << k;
-            }
+            uint32_t same = same_source(s, l) & group;
             if (op->sub == SG_MATCH_ALL) {
                 q |= (uint32_t)(same == group) << l;
                 same = same == group ? group : 0;

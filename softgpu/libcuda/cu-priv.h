@@ -307,6 +307,8 @@ CUresult cu_function(struct CUctx_st *c, CUfunction f, struct CUfunc_st **ret);
 /* ---- function.c ---- */
 /* The cluster that a launch asks for ({0}: none): against the device, the function and the grid. Fills in what the
  * function asks for. */
+/* What a thread has in blocks of so many: what is only estimated is no more than fits. */
+uint32_t cu_registers(const struct CUfunc_st *f, uint64_t threads);
 CUresult cu_cluster_check(const struct CUfunc_st *f, const uint32_t grid[3], uint32_t cluster[3]);
 
 /* ---- launch.c ---- */

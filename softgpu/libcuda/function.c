@@ -7,11 +7,18 @@
 
 #include "softgpu/libcuda/cu-priv.h"
 
+uint32_t cu_registers(const struct CUfunc_st *f, uint64_t threads)
+{
+    const uint32_t n = f->info->registers, block = f->mod->ctx->dev->model->regs_block;
+    const uint64_t warps = (threads + 127) / 128 * 4, fit = warps ? block / (warps * 32) / 8 * 8 : n;
+    return f->info->registers_estimated && n > fit ? (uint32_t)fit : n;
+}
+
 static unsigned function_max_threads(const struct CUfunc_st *f)
 {
     const struct sg_model *m = f->mod->ctx->dev->model;
     unsigned n = f->info->max_threads && f->info->max_threads < 1024 ? f->info->max_threads : 1024;
-    while (n > 32 && !sg_occupancy(m, n, f->info->registers, 0).blocks_per_sm)
+    while (n > 32 && !sg_occupancy(m, n, cu_registers(f, n), 0).blocks_per_sm)
         n -= n % 32 ? n % 32 : 32;
     return n;
 }
@@ -168,7 +175,8 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *ret, CUfuncti
     size_t shared = dynamic + f->info->shared_static;
     *ret = (unsigned)block > f->info->max_threads || shared > c->dev->model->shared_block_optin
                ? 0
-               : (int)sg_occupancy(c->dev->model, (uint32_t)block, f->info->registers, (uint32_t)shared).blocks_per_sm;
+               : (int)sg_occupancy(c->dev->model, (uint32_t)block, cu_registers(f, (uint32_t)block), (uint32_t)shared)
+                     .blocks_per_sm;
     return CUDA_SUCCESS;
 }
 
@@ -190,7 +198,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunc
         size_t shared = f->info->shared_static + (shared_of ? shared_of((int)n) : dynamic);
         unsigned b = shared > c->dev->model->shared_block_optin
                          ? 0
-                         : sg_occupancy(c->dev->model, n, f->info->registers, (uint32_t)shared).blocks_per_sm;
+                         : sg_occupancy(c->dev->model, n, cu_registers(f, n), (uint32_t)shared).blocks_per_sm;
         if (b * n > best) {
             best = b * n;
             *block = (int)n;
@@ -246,9 +254,9 @@ CUresult cuOccupancyMaxActiveClusters(int *ret, CUfunction handle, const CUlaunc
     CU_REQUIRE(cluster[0], CUDA_ERROR_INVALID_CLUSTER_SIZE);
     uint32_t threads, shared;
     CU_TRY(block_of(f, cfg, &threads, &shared));
-    *ret =
-        (int)sg_clusters(c->dev->model, sg_occupancy(c->dev->model, threads, f->info->registers, shared).blocks_per_sm,
-                         cluster[0] * cluster[1] * cluster[2]);
+    *ret = (int)sg_clusters(c->dev->model,
+                            sg_occupancy(c->dev->model, threads, cu_registers(f, threads), shared).blocks_per_sm,
+                            cluster[0] * cluster[1] * cluster[2]);
     return CUDA_SUCCESS;
 }
 
@@ -259,7 +267,7 @@ CUresult cuOccupancyMaxPotentialClusterSize(int *ret, CUfunction handle, const C
     uint32_t threads, shared, most = f->nonportable_cluster ? 16 : 8;
     CU_TRY(block_of(f, cfg, &threads, &shared));
     CU_REQUIRE(c->dev->model->cc_major >= 9, CUDA_ERROR_NOT_SUPPORTED);
-    unsigned per_sm = sg_occupancy(c->dev->model, threads, f->info->registers, shared).blocks_per_sm;
+    unsigned per_sm = sg_occupancy(c->dev->model, threads, cu_registers(f, threads), shared).blocks_per_sm;
     if (f->info->max_cluster && f->info->max_cluster < most)
         most = f->info->max_cluster;
     while (most > 1 && !sg_clusters(c->dev->model, per_sm, most))

@@ -78,12 +78,11 @@ static CUresult launch_check(const struct CUctx_st *c, const struct cu_launch *l
     CU_REQUIRE((uint64_t)l->grid[0] * l->grid[1] * l->grid[2] <= UINT32_MAX, CUDA_ERROR_NOT_SUPPORTED);
     CU_REQUIRE(threads <= k->max_threads, CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(l->shared <= (unsigned)l->f->max_dynamic, CUDA_ERROR_INVALID_VALUE);
-    CU_REQUIRE(sg_occupancy(m, (uint32_t)threads, k->registers, l->shared + k->shared_static).blocks_per_sm,
-               CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    uint64_t resident =
+        sg_occupancy(m, (uint32_t)threads, cu_registers(l->f, threads), l->shared + k->shared_static).blocks_per_sm;
+    CU_REQUIRE(resident, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
     if (l->cooperative) { /* all blocks must be there at once */
-        uint64_t most =
-            (uint64_t)sg_occupancy(m, (uint32_t)threads, k->registers, l->shared + k->shared_static).blocks_per_sm *
-            m->sms;
+        uint64_t most = resident * m->sms;
         CU_REQUIRE((uint64_t)l->grid[0] * l->grid[1] * l->grid[2] <= most, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
     }
     return CUDA_SUCCESS;
@@ -402,7 +401,7 @@ struct sg_work cu_launch_work(const struct cu_launch *l, const struct sg_stats *
     return (struct sg_work){.kind = SG_WORK_KERNEL,
                             .blocks = l->grid[0] * l->grid[1] * l->grid[2],
                             .threads = l->block[0] * l->block[1] * l->block[2],
-                            .registers = l->f->info->registers,
+                            .registers = cu_registers(l->f, (uint64_t)l->block[0] * l->block[1] * l->block[2]),
                             .shared_bytes = l->shared + l->f->info->shared_static,
                             .cluster = l->cluster[0] * l->cluster[1] * l->cluster[2],
                             .stats = *stats};

@@ -320,10 +320,57 @@ static void cooperative(void **state)
     drop();
 }
 
+/* A number of registers that is only estimated refuses no launch: ptxas may need fewer, or spill. One that is known
+ * does. */
+static void estimated_registers(void **state)
+{
+    (void)state;
+    fresh();
+    enum { N = 100, BLOCK = 1024 };
+    char text[16384];
+    size_t at =
+        (size_t)snprintf(text, sizeof text,
+                         ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry wide(.param .u64 p) {\n"
+                         ".reg .b32 %%r<%d>;\n.reg .b64 %%d<2>;\nld.param.u64 %%d0, [p];\n",
+                         N + 1);
+    for (int i = 0; i < N; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "ld.global.u32 %%r%d, [%%d0+%d];\n", i, 4 * i);
+    for (int i = 1; i < N; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "add.u32 %%r0, %%r0, %%r%d;\n", i);
+    snprintf(text + at, sizeof text - at, "st.global.u32 [%%d0+%d], %%r0;\nret;\n}\n", 4 * N);
+    CUmodule m;
+    CUfunction f;
+    CUdeviceptr p;
+    int v;
+    uint32_t x[N + 1], sum = 0;
+    for (int i = 0; i < N; i++)
+        sum += x[i] = (uint32_t)i * 7919;
+    x[N] = 0;
+    OK(F(cuModuleLoadData)(&m, text));
+    OK(F(cuModuleGetFunction)(&f, m, "wide"));
+    OK(F(cuFuncGetAttribute)(&v, CU_FUNC_ATTRIBUTE_NUM_REGS, f));
+    assert_true(v > 64); /* of 65536: 1024 threads with so many do not fit */
+    OK(F(cuFuncGetAttribute)(&v, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, f));
+    assert_int_equal(v, BLOCK);
+    OK(F(cuOccupancyMaxActiveBlocksPerMultiprocessor)(&v, f, BLOCK, 0));
+    assert_int_equal(v, 1);
+    OK(F(cuMemAlloc)(&p, sizeof x));
+    OK(F(cuMemcpyHtoD)(p, x, sizeof x));
+    void *args[] = {&p};
+    OK(F(cuLaunchKernel)(f, 1, 1, 1, BLOCK, 1, 1, 0, NULL, args, NULL));
+    OK(F(cuMemcpyDtoH)(x, p, sizeof x));
+    assert_int_equal(x[N], sum);
+    OK(X(dovetailFuncSetResources)(f, 65));
+    IS(F(cuLaunchKernel)(f, 1, 1, 1, BLOCK, 1, 1, 0, NULL, args, NULL), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    OK(F(cuFuncGetAttribute)(&v, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, f));
+    assert_int_equal(v, 896);
+    drop();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(fat_binaries), cmocka_unit_test(wrong_images),
-                                       cmocka_unit_test(linker), cmocka_unit_test(cooperative),
-                                       cmocka_unit_test(versions)};
+                                       cmocka_unit_test(linker),       cmocka_unit_test(cooperative),
+                                       cmocka_unit_test(versions),     cmocka_unit_test(estimated_registers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
