@@ -14,7 +14,8 @@ import transformer
 
 # name: the function that makes it of the options, and layers if nothing else is said
 MODELS = {"bert": (transformer.bert, 12), "gpt2": (transformer.gpt2, 1), "resnet": (resnet.resnet, 1),
-          "ffn": (sized.ffn, 1), "attention": (sized.attention, 1), "h2o": (sized.h2o, 1), "experts": (sized.experts, 1)}
+          "ffn": (sized.ffn, 1), "attention": (sized.attention, 1), "h2o": (sized.h2o, 1),
+          "experts": (sized.experts, 1)}
 
 
 class Options(argparse.Namespace):

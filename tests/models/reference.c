@@ -1,10 +1,10 @@
 /* The models of transformer.py and resnet.py again, in plain C and double precision: what the kernels' results are held
  * against.
  *
- * Usage: models-reference bert|gpt2|resnet|ffn|attention|h2o LAYERS full|small DIR [SEED]. DIR/out.bin is what `dovetail
- * run --dump DIR [--seed SEED]` left. Written from the models' definitions: no launches, no layouts of a kernel, no
- * pool. What is shared with the generator is the list of weights, their ranges and their seeds. corpus/reference.h has
- * fills and comparison.
+ * Usage: models-reference bert|gpt2|resnet|ffn|attention|h2o LAYERS full|small DIR [SEED]. DIR/out.bin is what
+ * `dovetail run --dump DIR [--seed SEED]` left. Written from the models' definitions: no launches, no layouts of a
+ * kernel, no pool. What is shared with the generator is the list of weights, their ranges and their seeds.
+ * corpus/reference.h has fills and comparison.
  */
 #include "../corpus/reference.h"
 
