@@ -90,8 +90,8 @@ struct rw_body {
 int rw_body_init(struct dt_arena *a, const struct dev_prog *p, uint32_t launch, const struct ptx_function *f,
                  struct rw_body *ret, struct dt_err *e);
 bool rw_is_block_barrier(unsigned op);
-/* A volatile load or store of shared memory. */
 bool rw_is_async(const struct ptx_inst *i); /* its effects outlive its place, as RW_ASYNC says */
+/* A volatile load or store of shared memory. */
 bool rw_is_lockstep(const struct ptx_inst *i);
 /* Components of a global load or store of a vector, which may be left out one by one; 1: of anything else. */
 unsigned rw_access_parts(const struct ptx_inst *i);

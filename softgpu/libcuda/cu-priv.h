@@ -305,10 +305,10 @@ bool cu_text_too_new(const char *ptx, unsigned *major, unsigned *minor); /* its 
 CUresult cu_function(struct CUctx_st *c, CUfunction f, struct CUfunc_st **ret);
 
 /* ---- function.c ---- */
+/* Registers of a thread in blocks of so many threads: what is only estimated is no more than fits. */
+uint32_t cu_registers(const struct CUfunc_st *f, uint64_t threads);
 /* The cluster that a launch asks for ({0}: none): against the device, the function and the grid. Fills in what the
  * function asks for. */
-/* What a thread has in blocks of so many: what is only estimated is no more than fits. */
-uint32_t cu_registers(const struct CUfunc_st *f, uint64_t threads);
 CUresult cu_cluster_check(const struct CUfunc_st *f, const uint32_t grid[3], uint32_t cluster[3]);
 
 /* ---- launch.c ---- */
@@ -363,7 +363,7 @@ void cu_event_free(struct CUevent_st *e);
 /* ---- memory.c ---- */
 /* The host, managed or arena memory that begins at p, or that p is `inside` of. */
 struct cu_range *cu_range_at(struct CUctx_st *c, CUdeviceptr p, bool inside);
-void cu_spare_drop(struct CUctx_st *c);
+void cu_spare_drop(struct CUctx_st *c); /* give the pages of `spare` back, if there are any */
 
 /* ---- timeline.c ---- */
 /* Append work to a stream; `event` (may be NULL) gets its end. */

@@ -221,12 +221,12 @@ CUresult dovetailArenaAlloc(CUdeviceptr *ret, size_t bytes)
     CU_CONTEXT(c);
     CU_REQUIRE(ret && bytes, CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(bytes <= c->dev->model->dram_bytes, CUDA_ERROR_OUT_OF_MEMORY);
-    CU_REQUIRE(c->spare.room >= bytes || host_has(bytes), CUDA_ERROR_OUT_OF_MEMORY);
     struct cu_range arena = c->spare;
     if (arena.room < bytes) {
         cu_spare_drop(c);
-        arena.room =
-            bytes + bytes / 8; /* the next one may be a little larger; pages that nobody touches cost nothing */
+        CU_REQUIRE(host_has(bytes), CUDA_ERROR_OUT_OF_MEMORY);
+        /* the next one may be a little larger; pages that nobody touches cost nothing */
+        arena.room = bytes + bytes / 8;
         arena.base = (CUdeviceptr)(uintptr_t)sg_pages(arena.room);
         CU_REQUIRE(arena.base, CUDA_ERROR_OUT_OF_MEMORY);
     }

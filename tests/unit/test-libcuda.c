@@ -601,6 +601,20 @@ static void arena(void **state)
     OK(X(dovetailArenaAllow)(base, 65536));
     OK(X(dovetailArenaFree)(base));
     assert_int_equal(F(cuMemsetD8)(base, 0, 16), CUDA_ERROR_INVALID_VALUE);
+    /* its pages serve the next one, which knows nothing of what was allowed, and one that is larger has its own */
+    OK(X(dovetailArenaAlloc)(&p, 4096));
+    assert_int_equal(p, base);
+    assert_int_equal(F(cuMemsetD8)(p, 0, 16), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(X(dovetailArenaAllow)(p, 4097), CUDA_ERROR_INVALID_VALUE);
+    OK(X(dovetailArenaAllow)(p, 4096));
+    OK(F(cuMemsetD8)(p, 1, 4096));
+    OK(X(dovetailArenaAlloc)(&q, 1 << 20));
+    assert_true(q >= p + 65536 || q + (1 << 20) <= p);
+    OK(X(dovetailArenaAllow)(q, 1 << 20));
+    OK(F(cuMemsetD8)(q, 2, 1 << 20));
+    assert_int_equal(*(uint8_t *)(uintptr_t)(p + 4095), 1);
+    OK(X(dovetailArenaFree)(q));
+    OK(X(dovetailArenaFree)(p));
     drop();
 }
 
