@@ -242,6 +242,15 @@ void dev_compilers_rest(void)
     pthread_mutex_unlock(&spare.lock);
 }
 
+void dev_child_forget(void)
+{
+    if (spare.there)
+        close(spare.child.fd);
+    free(spare.key);
+    spare.key = NULL;
+    spare.there = false;
+}
+
 /* Is it still there, and silent? */
 static bool waits_for_job(const struct child *c)
 {

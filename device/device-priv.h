@@ -34,6 +34,7 @@ struct dev_reply { /* what the child said; the strings are owned */
  * answered, else DT_E_TIMEOUT, DT_E_COMPILE (it crashed), DT_E_NO_COMPILER (it is not installed), DT_E_IO. */
 int dev_child(char job, const char *const *option, unsigned noption, const char *text, size_t len, unsigned timeout_ms,
               struct dev_reply *ret, struct dt_err *e);
+void dev_child_forget(void); /* in a copy of the process: the child that waits for a job is not its */
 void dev_reply_done(struct dev_reply *r);
 
 /* ---- nvjitlink.c ---- */

@@ -89,6 +89,10 @@ int dev_resources(const char *ptx, size_t len, const char *entry, const char *ar
                   struct dt_err *e); /* falls back to estimate (ret->estimated) */
 /* Between jobs of assembling, a process waits for the next one (child.c): end it. The next job starts another. */
 void dev_compilers_rest(void);
+/* Around a copy of the process that uses the software device, too (base/aside.h). Before it is made: memory that both
+ * would only copy goes. In it: compilers that wait are the other one's. */
+void dev_aside(struct dev_device *d);
+int dev_aside_begun(struct dev_device *d, struct dt_err *e); /* software device only */
 
 /* The version of the assembler that made the machine code, as the code itself says: "13.0.88". False: it does not say.
  */

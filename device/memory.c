@@ -27,6 +27,20 @@ void dev_free(struct dev_device *d, dev_ptr p)
         d->cu->cuMemFree(p); /* of an older context: an error that does not matter */
 }
 
+void dev_aside(struct dev_device *d)
+{
+    if (d->cu->soft && !dev_use(d, NULL))
+        d->cu->dovetailFork(0);
+}
+
+int dev_aside_begun(struct dev_device *d, struct dt_err *e)
+{
+    dev_child_forget();
+    return d->cu->soft
+               ? dev_cu(d, d->cu->dovetailFork(1), "dovetailFork", e)
+               : dt_err_set(e, DT_E_UNSUPPORTED, "only the software device can be used on both sides of a fork");
+}
+
 int dev_upload(struct dev_device *d, dev_ptr to, const void *from, uint64_t bytes, struct dt_err *e)
 {
     int r = dev_use(d, e);

@@ -14,6 +14,7 @@ extern struct rw_hooks {
     uint32_t cluster;    /* blocks of a cluster; 0: what is best */
     bool far_tables;     /* tables are in global memory although constant memory has room */
     uint64_t glance;     /* thread-instructions from which a glance is worth it (gate/glance.c); 0: as always */
+    bool aside;          /* block orders run in a copy of the process also of small graphs (gate/orders.c) */
     const char *propose; /* "parallel-fusion: a b": launches proposed to this kind besides; NULL: none */
     /* what a rewrite has just made is made wrong, so that the predicate that looks at it again has something to find:
      * "wait", "count" or "late" (flags of dataflow fusion), "live" (a live block is dead), "calls" (a kernel with its
@@ -29,10 +30,12 @@ extern struct rw_hooks {
 bool rw_off(const char *name); /* is this predicate switched off? */
 #define RW_FAR_TABLES rw_hooks.far_tables
 #define RW_GLANCE(from) (rw_hooks.glance ? rw_hooks.glance : (from))
+#define RW_ASIDE(large) (rw_hooks.aside || (large))
 #define RW_SPOILT(what) (rw_hooks.spoil && !strcmp(rw_hooks.spoil, what))
 #else
 #define RW_FORCED false
 #define rw_off(name) false
+#define RW_ASIDE(large) (large)
 #define RW_SPOILT(what) false
 #define RW_FAR_TABLES false
 #define RW_GLANCE(from) (from)

@@ -13,6 +13,7 @@
 #ifndef DT_REWRITE_GATE_H
 #define DT_REWRITE_GATE_H
 
+#include "base/aside.h"
 #include "rewrite/kinds/kinds.h"
 
 struct rw_reference; /* what the original leaves in the outputs on each input (verify.c) */
@@ -193,6 +194,16 @@ void rw_trial_done(struct rw_trial *t);
  * launch cannot run alone any more, so that they have not run; 0; errors as above. The state before its layout, as
  * trials know its buffers. */
 int rw_orders_rest(struct rw_gate *g, struct rw_state *s, struct dt_err *e);
+/* The same in a copy of the process, beside what the caller does until rw_orders_joined, which gives the same answer:
+ * where the copy says anything but that all is well, it does the work itself. Only of a large graph, and where there is
+ * another core; false: not here. */
+struct rw_orders_aside {
+    struct rw_gate *gate; /* borrowed, as is the state */
+    struct rw_state *state;
+    struct dt_aside copy;
+};
+bool rw_orders_aside(struct rw_gate *g, struct rw_state *s, struct rw_orders_aside *ret);
+int rw_orders_joined(struct rw_orders_aside *a, struct dt_err *e);
 /* About how many thread-instructions that will be: those of the posted launches in their place. */
 uint64_t rw_orders_work(const struct rw_gate *g, const struct rw_state *first);
 /* The inputs with special values for a plan of a large graph: each region of it on what the original has in memory

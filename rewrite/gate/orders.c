@@ -12,12 +12,17 @@
  * launch in which nothing can hang on the order (settled.c) two orders run, and some blocks under the detector that
  * finds races whatever the order. Launches
  * side by side are no matter of blocks: waits.c, and the last verification.
+ *
+ * Under the detectors a launch runs on one CPU thread. So of a large graph the orders run in a copy of this process
+ * (base/aside.h), beside the last verification. A copy can only say that all is well, as it is for nearly every plan;
+ * if it says anything else, or nothing, the orders run here, and what they find is told from here.
  */
 #include "rewrite/gate/gate-priv.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/parallel.h"
 #include "rewrite/facts/hooks.h"
 
 #define SETTLED_ORDERS 2          /* of a launch of which one tells what all leave (settled.c): one more than that */
@@ -134,4 +139,41 @@ int rw_orders_rest(struct rw_gate *g, struct rw_state *s, struct dt_err *e)
             r = r < 0 ? r : 0;
         }
     return r < 0 ? r : unseen;
+}
+
+/* ---- beside what comes after them -------------------------------------------------------------------------------- */
+
+struct orders_answer {
+    int unseen;
+    unsigned run;
+};
+
+static bool orders_in_copy(void *user, void *ret)
+{
+    struct rw_orders_aside *a = user;
+    struct dt_err e = {0};
+    unsigned before = a->gate->orders_run;
+    int r = dev_aside_begun(a->gate->dev, &e);
+    r = r < 0 ? r : rw_orders_rest(a->gate, a->state, &e);
+    struct orders_answer x = {.unseen = r, .run = a->gate->orders_run - before};
+    memcpy(ret, &x, sizeof x);
+    return r >= 0;
+}
+
+bool rw_orders_aside(struct rw_gate *g, struct rw_state *s, struct rw_orders_aside *ret)
+{
+    *ret = (struct rw_orders_aside){.gate = g, .state = s};
+    if (!dev_info(g->dev)->soft || !RW_ASIDE(rw_reference_later(g->ref) && dt_cores() > 1))
+        return false;
+    dev_aside(g->dev);
+    return dt_aside_start(&ret->copy, orders_in_copy, ret, sizeof(struct orders_answer));
+}
+
+int rw_orders_joined(struct rw_orders_aside *a, struct dt_err *e)
+{
+    struct orders_answer x;
+    if (!dt_aside_wait(&a->copy, &x, sizeof x))
+        return rw_orders_rest(a->gate, a->state, e);
+    a->gate->orders_run += x.run;
+    return x.unseen;
 }

@@ -197,6 +197,8 @@ static int propose_clusters(const struct rw_state *s, const struct rw_options *o
 }
 
 #define BOUND 4.0
+#define CLUSTER_BOUND 1.5
+#define START_US 2.0 /* what of a block's time, at most, one that follows another in a fused block saves */
 
 /* The estimate that rules candidates out before they are built.
  *
@@ -204,7 +206,10 @@ static int propose_clusters(const struct rw_state *s, const struct rw_options *o
  * longest component, and at least as long as all components spread over all SMs; the estimate is the larger of the two.
  * It is too high, since a block that follows another inside a fused block starts sooner than one that is launched. So a
  * candidate is dropped only if the estimate exceeds BOUND times what both launches take now, the gap between them
- * included. */
+ * included. In clusters what a block costs more than that start weighs: the model then finds at least what the estimate
+ * says, and mostly three times as much, as a cluster of 16 leaves most SMs idle and waits for its slowest block. So
+ * without START_US for each block of the longest component it must be within CLUSTER_BOUND. Such a cluster is followed
+ * whole (softgpu/exec/profile.c), which makes it dear to find that out. */
 
 /* How long a block of each launch takes: the launch's time by its waves and by the blocks that share an SM. */
 static void block_us(const struct rw_cand *c, const struct rw_state *s, double ret[2])
@@ -256,6 +261,15 @@ struct fusion {
     struct dt_str near[RW_LEVEL_SHARED]; /* why the one is not inlined into the other */
 };
 
+/* At level `cluster`: so long that blocks which start sooner do not make up for it. */
+static bool far_too_long(const struct rw_cand *c, const struct rw_edit *x)
+{
+    uint32_t size = c->size ? c->size : 1, row = 0;
+    for (int s = 0; s < 2; s++)
+        row += (c->lists.list[s].max + size - 1) / size;
+    return x->after_us - row * START_US > x->before_us * CLUSTER_BOUND;
+}
+
 /* Sets the levels at which joining the bodies is legal and not far too slow by the estimate. A component runs in one
  * block, or in one cluster; each has an estimate of its own. */
 static void joinable(struct rw_edit *x, struct fusion *f, enum rw_verdict *ret_verdict, struct dt_str *why)
@@ -278,7 +292,7 @@ static void joinable(struct rw_edit *x, struct fusion *f, enum rw_verdict *ret_v
         if (x->size && c->size && !rw_cluster_own(&c->facts))
             c->size = x->size;
     }
-    bool may = x->after_us <= x->before_us * BOUND || RW_FORCED;
+    bool may = (x->after_us <= x->before_us * BOUND && (!cluster || !far_too_long(c, x))) || RW_FORCED;
     f->may[RW_LEVEL_SHARED] = may && !cluster && RW_LEVEL_ON(RW_LEVEL_SHARED);
     f->may[RW_LEVEL_CLUSTER] = may && cluster && RW_LEVEL_ON(RW_LEVEL_CLUSTER);
     f->may[RW_LEVEL_GLOBAL] = may && !cluster && RW_LEVEL_ON(RW_LEVEL_GLOBAL);

@@ -19,6 +19,7 @@
  * the performance library decided.
  */
 #include "base/base64.h"
+#include "base/parallel.h"
 #include "base/subject.h"
 #include "rewrite/facts/hooks.h"
 #include "rewrite/gate/special.h"
@@ -158,6 +159,23 @@ static int compared_code(const struct dev_module *m, const char *arch, void **re
     return r;
 }
 
+struct assembled { /* what is assembled ahead, side by side: its results stay with the assembler (device/memo.c) */
+    const struct rw_planner *p;
+    const char *arch;
+};
+
+static void assemble_one(void *user, size_t k)
+{
+    const struct assembled *a = user;
+    const struct dev_module *m = &a->p->state.p[a->p->state.n - 1].prog->module[k];
+    dt_free_ void *code = NULL;
+    size_t n = 0;
+    struct dt_err unheard = {0}; /* whoever asks again hears of it */
+    if (!posted(&a->p->state.p[0], m) && m->ptx)
+        dev_assemble(m->ptx, m->len, a->arch, &code, &n, &unheard);
+    dt_err_done(&unheard);
+}
+
 /* Put the machine code of each module that is not a posted one into `modules`; *ret: who made it. All of them or none:
  * where the assembler is missing, or gives up, there is none. The program's modules were assembled when it was made, so
  * this looks them up. */
@@ -168,6 +186,8 @@ static int machine_code(const struct rw_planner *p, json_t *modules, json_t **re
     char version[32] = "";
     uint32_t some = 0;
     int r = 0;
+    struct assembled ahead = {p, d->arch};
+    dt_parallel(dt_cores() < 4 ? dt_cores() : 4, last->graph->nmodule, assemble_one, &ahead);
     for (uint32_t k = 0; k < last->graph->nmodule && r == 0; k++) {
         const struct dev_module *m = &last->prog->module[k];
         json_t *o = json_object_get(modules, last->graph->module[k].name);

@@ -57,6 +57,32 @@ static int other_inputs(struct rw_planner *p, unsigned inputs, unsigned *ret, st
     return r;
 }
 
+/* The newest state: its block orders, other inputs, and the whole. What launches leave that ran in all orders alone is
+ * not looked at again (`seen`); that they do is assumed until the orders have run beside the rest. *ret_whole: how many
+ * inputs ran whole. */
+static int verify_newest(struct rw_planner *p, unsigned inputs, unsigned schedules, struct dev_cost *ran,
+                         unsigned *ret_whole, struct dt_err *e)
+{
+    struct rw_state *top = &p->state.p[p->state.n - 1];
+    struct rw_orders_aside aside;
+    struct dt_err mine = {0};
+    bool beside = rw_orders_aside(&p->gate, top - p->laid, &aside);
+    int orders = beside ? 0 : rw_orders_rest(&p->gate, top - p->laid, e);
+    if (orders < 0)
+        return orders;
+    bool seen = !p->unseen && orders == 0;
+    int r = other_inputs(p, inputs, ret_whole, &mine);
+    if (r == 0)
+        r = rw_verify_plan(p->dev, p->gate.ref, top->prog, top->ana, *ret_whole, schedules, seen, ran, &mine);
+    orders = beside ? rw_orders_joined(&aside, e) : 0;
+    if (orders == 1 && r == 0 && seen)
+        r = rw_verify_plan(p->dev, p->gate.ref, top->prog, top->ana, *ret_whole, schedules, false, ran, &mine);
+    if (orders >= 0 && r < 0)
+        dt_err_move(e, &mine);
+    dt_err_done(&mine);
+    return orders < 0 ? orders : r;
+}
+
 static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedules, struct dt_err *e)
 {
     while (p->state.n > 1) {
@@ -69,13 +95,7 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
         unsigned whole = inputs;
         int r = rw_waits_check(p->dev, top->prog, top->ana, p->state.p[0].prog, &bad);
         if (r == 0)
-            r = rw_orders_rest(&p->gate, top - p->laid, &bad);
-        bool seen = !p->unseen && r != 1;
-        r = r == 1 ? 0 : r;
-        if (r == 0)
-            r = other_inputs(p, inputs, &whole, &bad);
-        if (r == 0)
-            r = rw_verify_plan(p->dev, p->gate.ref, top->prog, top->ana, whole, schedules, seen, ran, &bad);
+            r = verify_newest(p, inputs, schedules, ran, &whole, &bad);
         if (p->gate.from_library && !rw_fatal(r) && (r < 0 || !library_right(top, ran))) {
             p->again = true; /* whatever is wrong, it is looked for without what others found */
             dt_err_done(&bad);

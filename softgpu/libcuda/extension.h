@@ -102,6 +102,9 @@ struct dovetail_span {
     /* 1: later launches only read what was allowed at p: one that writes there faults, and no races are looked for. */\
     EXT(dovetailArenaProtect, (CUdeviceptr p, int on))                                                                 \
     EXT(dovetailArenaFree, (CUdeviceptr base))                                                                         \
+    /* A process that fork made may go on with what its parent has, on memory of its own: 0 before the fork, when what \
+     * the two would only copy is released, 1 in the child. Without it the driver is not to be used there, as any. */  \
+    EXT(dovetailFork, (int inside))                                                                                    \
     /* Modelled start and end of a node in the last launch of a graph, microseconds from that launch. */               \
     EXT(dovetailGraphNodeTime, (CUgraphExec exec, CUgraphNode node, double *start_us, double *end_us))                 \
     /* The work of the last launch that ran in the current context, outside graphs; and of a memset, or copy within    \

@@ -103,6 +103,16 @@ void cu_call_host(CUhostFn fn, void *user)
     cu_per_thread = was;
 }
 
+CUresult dovetailFork(int inside)
+{
+    if (inside)
+        forked = false;
+    CU_CONTEXT(c);
+    if (!inside)
+        cu_spare_drop(c);
+    return CUDA_SUCCESS;
+}
+
 static void inject(void *unused) { cu_environment_inject(); }
 
 CUresult cuInit(unsigned flags)

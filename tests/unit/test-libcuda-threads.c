@@ -235,6 +235,35 @@ static void forks(void **state)
     drop();
 }
 
+/* But dovetailFork lets it go on with what there is, on memory of its own. */
+static void forks_on(void **state)
+{
+    int status;
+    CUdeviceptr p, arena;
+    unsigned char byte = 0;
+    fresh();
+    OK(F(cuMemAlloc)(&p, 4096));
+    OK(F(cuMemsetD8)(p, 7, 4096));
+    OK(X(dovetailArenaAlloc)(&arena, 1 << 20));
+    OK(X(dovetailArenaFree)(arena));
+    OK(X(dovetailFork)(0));
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (!pid)
+        _exit(F(cuMemsetD8)(p, 9, 1) == CUDA_ERROR_NOT_INITIALIZED && X(dovetailFork)(1) == CUDA_SUCCESS &&
+                      F(cuMemcpyDtoH)(&byte, p, 1) == CUDA_SUCCESS && byte == 7 &&
+                      F(cuMemsetD8)(p, 9, 4096) == CUDA_SUCCESS &&
+                      X(dovetailArenaAlloc)(&arena, 1 << 20) == CUDA_SUCCESS
+                  ? 0
+                  : 1);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    OK(F(cuMemcpyDtoH)(&byte, p + 4095, 1));
+    assert_int_equal(byte, 7);
+    OK(F(cuMemFree)(p));
+    drop();
+}
+
 /* A context that is current in another thread goes. */
 static pthread_barrier_t turn; /* it is current; it has gone */
 
@@ -273,6 +302,6 @@ static void orphans(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(at_once), cmocka_unit_test(destroyed_in_use),
-                                       cmocka_unit_test(forks), cmocka_unit_test(orphans)};
+                                       cmocka_unit_test(forks), cmocka_unit_test(forks_on), cmocka_unit_test(orphans)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

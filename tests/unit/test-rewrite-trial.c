@@ -382,6 +382,7 @@ static void test_orders(void **state)
     struct rw_trial t;
     world_open(&w);
     w.p.gate.orders = 8;
+    rw_hooks.aside = true;
     for (int racy = 0; racy < 2; racy++) {
         struct dt_err e = {0};
         fuse(&w, 0, 1, "global", racy ? one_block : NULL);
@@ -394,19 +395,28 @@ static void test_orders(void **state)
         }
         must(ana_run(w.dev, w.next.prog, NULL, &w.next.ana, &e), &e);
         size_t before = w.p.gate.tried.n;
+        struct rw_orders_aside aside;
+        assert_true(rw_orders_aside(&w.p.gate, &w.next, &aside)); /* in a copy of the process: the same */
+        unsigned ran = w.p.gate.orders_run;
+        int r = rw_orders_joined(&aside, &e);
+        assert_int_equal(racy ? rw_recover(w.dev, r, &e) : r, racy ? DT_E_RACE : 0);
+        assert_int_equal(w.p.gate.orders_run - ran, racy ? 0 : 7);
+        assert_int_equal(w.p.gate.tried.n, before); /* what passed there is not known here */
+        dt_err_done(&e);
         for (int again = 0; again < 2 && !racy; again++) {
             must(rw_orders_rest(&w.p.gate, &w.next, &e), &e);
             assert_int_equal(w.p.gate.tried.n, before + 1);
             assert_int_equal(w.p.gate.tried.p[before].orders, 8);
         }
         if (racy) {
-            int r = rw_orders_rest(&w.p.gate, &w.next, &e);
+            r = rw_orders_rest(&w.p.gate, &w.next, &e);
             assert_int_equal(rw_recover(w.dev, r, &e), DT_E_RACE);
             assert_int_equal(w.p.gate.tried.n, before);
             dt_err_done(&e);
         }
         unfuse(&w);
     }
+    rw_hooks.aside = false;
     /* those of the posted launches: f and g, in turn, and no memset or copy */
     assert_true(rw_orders_work(&w.p.gate, &w.p.state.p[0]) > 0);
     w.p.gate.orders = RW_TRIAL_ORDERS;
