@@ -90,6 +90,8 @@ bool rw_proved(const struct ana_launch *l);
  * error. Of T, one such launch of an analysed state: are its first, its last and some other blocks free of races? */
 int rw_settled(const struct dev_prog *p, const struct ana_result *a, uint32_t launch, struct dt_err *e);
 int rw_settled_look(struct rw_trial *t, struct dt_err *e);
+/* rw_settled of a launch of any size. */
+int rw_settled_small(const struct dev_prog *p, const struct ana_result *a, uint32_t launch, struct dt_err *e);
 /* Run some of its blocks in this order, which is not 0, and compare what they write. Errors as of rw_trial_after. */
 int rw_settled_order(struct rw_trial *t, uint64_t order, struct dt_err *e);
 /* From which order on they are left to the end, of a launch that is one of a plan's: all, of large ones. */

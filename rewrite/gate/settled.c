@@ -97,11 +97,15 @@ static bool settled_plain(const struct rw_body *b)
 
 int rw_settled(const struct dev_prog *p, const struct ana_result *a, uint32_t launch, struct dt_err *e)
 {
+    return settled_large(&a->launch[launch]) ? rw_settled_small(p, a, launch, e) : 0;
+}
+
+int rw_settled_small(const struct dev_prog *p, const struct ana_result *a, uint32_t launch, struct dt_err *e)
+{
     struct dt_arena arena = {0};
     struct rw_body body;
     bool steady = false, same = false;
-    if (p->graph->launch[launch].kind != DT_KERNEL || !p->step[launch].entry || !settled_large(&a->launch[launch]) ||
-        !settled_apart(&a->launch[launch]))
+    if (p->graph->launch[launch].kind != DT_KERNEL || !p->step[launch].entry || !settled_apart(&a->launch[launch]))
         return 0;
     int r = rw_body_init(&arena, p, launch, p->step[launch].entry, &body, e);
     bool plain = r == 0 && settled_plain(&body);

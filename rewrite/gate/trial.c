@@ -459,15 +459,21 @@ static unsigned some_orders(const struct rw_trial *t, unsigned orders)
 
 /* Are all orders left to the end? What large launches leave behind is mostly replaced by then. Blocks whose code stays
  * as it was leave what they left in every order, if they did so before (settled.c); what is new is which launches run
- * at the same time, and that the last run of the whole looks at. 1, 0; negative: error. */
+ * at the same time, and that the last run of the whole looks at. One large launch makes them all wait, as they run
+ * together or not at all. 1, 0; negative: error. */
 static int orders_wait(const struct rw_trial *t, struct dt_err *e)
 {
     int wait =
         t->gate->orders > RW_TRIAL_ORDERS && (t->x->kind->same_code || rw_orders_can(t->gate, t->next, t->first, t->n));
-    for (uint32_t k = t->first; k < t->first + t->n && wait; k++)
-        wait = t->next->from[k] != UINT32_MAX || rw_orders_from(&t->next->cost[k]) == 0;
-    for (uint32_t s = 0; s < t->x->nlaunch && t->x->kind->same_code && wait == 1; s++)
-        wait = rw_settled(t->now->prog, t->now->ana, t->x->launch[s], e);
+    bool same = t->x->kind->same_code, large = false, small = false;
+    for (uint32_t k = t->first; k < t->first + t->n; k++) {
+        bool later = rw_orders_from(&t->next->cost[k]) == 0;
+        large |= t->next->from[k] == UINT32_MAX && later;
+        small |= t->next->from[k] == UINT32_MAX && !later;
+    }
+    wait = wait && (!small || (same && large));
+    for (uint32_t s = 0; s < t->x->nlaunch && same && wait == 1; s++)
+        wait = rw_settled_small(t->now->prog, t->now->ana, t->x->launch[s], e);
     return wait;
 }
 
