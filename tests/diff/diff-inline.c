@@ -306,7 +306,16 @@ static const char ptx[] =
     "mov.b32 %f5, %r20;\nmov.b32 %f6, %r21;\nmov.b32 %f7, %r22;\nmov.b32 %f8, %r23;\n"
     "add.f32 %f9, %f1, %f5;\nadd.f32 %f10, %f2, %f6;\nadd.f32 %f11, %f3, %f7;\nadd.f32 %f12, %f4, %f8;\n"
     "mov.b32 %r24, %f9;\nmov.b32 %r25, %f10;\nmov.b32 %r26, %f11;\nmov.b32 %r27, %f12;\n"
-    "@%p1 st.global.v4.b32 [%rd7 + 0], {%r24, %r25, %r26, %r27};\nret;\n}\n";
+    "@%p1 st.global.v4.b32 [%rd7 + 0], {%r24, %r25, %r26, %r27};\nret;\n}\n"
+    /* as people write: each register by a name, in no order, and some that are never used */
+    ".visible .entry named(.param .u64 named_0, .param .u64 named_1, .param .u32 named_2)\n{\n"
+    ".reg .b64 to, spare, from, there, far, at;\n.reg .b32 none, x, block, size, n, i;\n.reg .pred p, in;\n.reg .f32 "
+    "w, v;\n"
+    "ld.param.u64 from, [named_0];\nld.param.u64 to, [named_1];\nld.param.u32 n, [named_2];\n"
+    "mov.u32 block, %ctaid.x;\nmov.u32 size, %ntid.x;\nmov.u32 x, %tid.x;\nmad.lo.s32 i, block, size, x;\n"
+    "setp.ge.s32 in, i, n;\n@in bra END;\nmul.wide.s32 at, i, 4;\nadd.s64 far, from, at;\n"
+    "ld.global.f32 v, [far];\nmul.rn.f32 v, v, 0f3FC00000;\nadd.s64 there, to, at;\nst.global.f32 [there], v;\n"
+    "END: ret;\n}\n";
 
 #define YES NULL
 #define OTHER "" /* refused, no matter why */
@@ -429,6 +438,13 @@ static const struct graph graphs[] = {
      P("p", "p", "[8,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4096)) ","
      L("c", "gelu", "[16,1,1]", "[256,1,1]", B("h") "," B("y") "," N(4096)),
      {{"p", "c", YES, YES}},
+     1},
+    {"registers by name, not all of them used",
+     F("x", 8192, "input") "," I("g", 8192) "," I("h", 8192) "," O("y", 8192),
+     L("a", "gelu", "[8,1,1]", "[256,1,1]", B("x") "," B("g") "," N(2000)) ","
+     P("p", "named", "[16,1,1]", "[128,1,1]", B("g") "," B("h") "," N(2000)) ","
+     L("c", "gelu", "[16,1,1]", "[128,1,1]", B("h") "," B("y") "," N(2000)),
+     {{"a", "p", YES, YES}, {"p", "c", YES, YES}},
      1},
     {"halves of a register",
      F("x", 16384, "input") "," I("h", 8192) "," O("y", 16384),
