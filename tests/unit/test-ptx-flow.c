@@ -188,7 +188,7 @@ static char *printed(const struct ptx_module *m)
     return dt_str_take(&s);
 }
 
-/* A copy has its registers under the numbers that they have where it comes from: declared in no order, or never used. */
+/* A copy has its registers under the numbers that they have in its source: declared in no order, or never used. */
 static void test_numbers(void **state)
 {
     static const char text[] =

@@ -187,14 +187,15 @@ static const struct {
         "s[512];\n.shared .b32 first; mov.u64 %a1, s; mov.u32 %r1, %tid.x; mul.wide.u32 %a2, %r1, 4; add.u64 %a3, %a1, "
         "%a2; ld.param.f32 %f1, [v]; ld.param.u32 %r2, [n]; setp.eq.s32 %p1, %r2, 0; @%p1 bra SET; ld.shared.f32 %f2, "
         "[%a3]; ld.shared.f32 %f3, [first];\nadd.rn.f32 %f1, %f1, %f3; add.rn.f32 %f1, %f1, %f2;\n"
-        "SET: st.shared.f32 [%a3], %f1; st.param.f32 [r], %f1; or.b32 %r1, %r1, %r2; setp.ne.u32 %p1, %r1, 0; @%p1 ret; "
-        "mov.b32 %f4, 0f40400000; st.shared.f32 [first], %f4; ret;")
-        FUNC("other", V, ".shared .b32 s; .param .b32 q; .param .b32 n; .param .b32 w; ld.param.f32 %f1, [v]; st.param.f32 "
-        "[q], %f1; st.param.b32 [n], 1; call.uni (w), keeps, (q, n); ld.param.f32 %f2, [w]; st.param.f32 [r], %f2;")
+        "SET: st.shared.f32 [%a3], %f1; st.param.f32 [r], %f1; or.b32 %r1, %r1, %r2;\n"
+        "setp.ne.u32 %p1, %r1, 0; @%p1 ret; mov.b32 %f4, 0f40400000; st.shared.f32 [first], %f4; ret;")
+        FUNC("other", V, ".shared .b32 s; .param .b32 q; .param .b32 n; .param .b32 w; ld.param.f32 %f1, [v];\n"
+        "st.param.f32 [q], %f1; st.param.b32 [n], 1; call.uni (w), keeps, (q, n); ld.param.f32 %f2, [w]; "
+        "st.param.f32 [r], %f2;")
         ENTRY("{ .param .b32 q; .param .b32 n; .param .b32 w; st.param.f32 [q], %f1; st.param.b32 [n], 0; call.uni "
         "(w), keeps, (q, n); ld.param.f32 %f3, [w]; }\nbar.sync 0;\nneg.f32 %f4, %f3; { .param .b32 q; .param .b32 n; "
-        ".param .b32 w; st.param.f32 [q], %f4; st.param.b32 [n], 1; call.uni (w), keeps, (q, n); ld.param.f32 %f5, [w]; "
-        "}\nbar.sync 0;" CALL("other", "%f2", "%f5")), true},
+        ".param .b32 w; st.param.f32 [q], %f4; st.param.b32 [n], 1; call.uni (w), keeps, (q, n); ld.param.f32 %f5, "
+        "[w]; }\nbar.sync 0;" CALL("other", "%f2", "%f5")), true},
     {"an address, and a thread that ends", FUNC("get", ".param .b64 v", "ld.param.u64 %a1, [v]; ld.global.b32 %r1, "
         "[%a1]; setp.eq.s32 %p1, %r1, 1; @%p1 exit; st.param.b32 [r], %r1;")
         ENTRY("{ .param .b64 q; .param .b32 w; st.param.b64 [q], %a4; call.uni (w), get, (q); ld.param.b32 %r5, [w]; "
