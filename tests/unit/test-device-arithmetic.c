@@ -568,18 +568,23 @@ static void test_tables(void **state)
 /* Bytes of a cubin changed at random: an answer or a refusal, never more. */
 static void test_hostile(void **state)
 {
-    struct dt_str a = {0};
+    struct dt_str a = {0}, table = {0};
     size_t n;
     uint64_t seed = 1;
-    posted(&a, "one", "div.rn.f32 %f3, %f1, %f2;");
+    table_body(&table, "div.rn.f32 %f3, %f1, %f2;", "sqrt.approx.f32 %f3, %f1;", 0, 0);
+    posted(&a, "one", table.s);
     uint8_t *p = assembled(&a, &n), *q = malloc(n);
+    size_t info = 0; /* where .nv.info lists the branches */
+    for (size_t at = 0; at + 64 < n && !info; at++)
+        info = p[at] == 4 && p[at + 1] == 0x34 && p[at + 2] >= 12 && !p[at + 3] && p[at + 12] <= 5 ? at : 0;
+    assert_true(info);
     for (unsigned k = 0; k < 3000; k++) {
         struct dt_str why = {0};
         struct dt_err e = {0};
         memcpy(q, p, n);
         for (unsigned i = 0; i < 1 + k % 8; i++) {
             seed = seed * 6364136223846793005u + 1442695040888963407u;
-            q[(seed >> 33) % n] = (uint8_t)(seed >> 20);
+            q[k % 2 && info ? info + (seed >> 33) % 40 : (seed >> 33) % n] = (uint8_t)(seed >> 20);
         }
         struct dev_part part = {"posted-one", q, k % 3 ? n : n - k % n, "one"};
         assert_in_range(dev_arithmetic(q, n, "one", NULL, 0, &part, 1, &why, &e) + 1000, 0, 1001);
@@ -588,6 +593,7 @@ static void test_hostile(void **state)
     }
     free(p);
     free(q);
+    dt_str_done(&table);
     dt_str_done(&a);
 }
 
