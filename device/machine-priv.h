@@ -39,7 +39,11 @@ struct code {
     struct code_func *func;
     uint32_t nfunc;
     uint32_t *ret, nrets;
-    uint32_t *to;   /* by instruction: where a branch or CALL leads, CODE_NONE */
+    uint32_t *to; /* by instruction: where a branch or CALL leads, CODE_NONE */
+    struct code_jump {
+        uint32_t at, first, n; /* a branch by a table: way[first …], instructions */
+    } * jump;
+    uint32_t njump, *way, nway;
     uint32_t *call; /* by instruction: the function that a CALL leads to, CODE_NONE */
     struct code_ctx {
         uint32_t call, parent; /* through which CALL a search went in, and what was before */

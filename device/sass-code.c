@@ -3,8 +3,13 @@
  * CALL leads to a subroutine, and RET returns behind the CALL. Subroutines are functions, and the slow paths of
  * division and square root, which the assembler shares between all that need them. They lie behind the entry in the
  * same section (ptxas), or in sections of their own (nvJitLink: CALL.ABS with a relocation). If no RET is reached from
- * a CALL's target, the CALL is a branch: ptxas leaves loops this way for sm_80. A block belongs to one function. Not
- * known here: code that two functions run into, and indirect branches.
+ * a CALL's target, the CALL is a branch: ptxas leaves loops this way for sm_80. A block belongs to one function.
+ *
+ * Where a branch by a table (BRX, BRXU) may lead the assembler says in section .nv.info.NAME, for debuggers:
+ *
+ *   byte 4, byte 0x34, bytes of all (16 bits); then for each branch its place, a word, how many, and so many places
+ *
+ * Not known here: code that two functions run into, and other indirect branches.
  */
 #include "device/machine-priv.h"
 
@@ -14,12 +19,13 @@
 #include "base/alloc.h"
 
 #define MOST_INST 262144
+#define MOST_JUMPS 1024
 
 /* ---- blocks and functions ---------------------------------------------------------------------------------------- */
 
 static bool ends(const struct sass_inst *i)
 {
-    return i->op->cls == SASS_BRANCH || i->op->cls == SASS_EXIT || i->op->cls == SASS_RETURN;
+    return i->op->cls == SASS_BRANCH || i->op->cls == SASS_JUMP || i->op->cls == SASS_EXIT || i->op->cls == SASS_RETURN;
 }
 
 /* Does it depend on more than its guard? bits 87-90: a predicate as an operand; 91: one that is uniform (BRA.U), or a
@@ -29,10 +35,12 @@ static bool sure(const struct sass_inst *i)
     return sass_always(i) && (i->hi >> 23 & 15) == SASS_PT && !(i->hi >> 27 & 1);
 }
 
-/* To an address in a register. */
+static bool by_table(const struct sass_inst *i) { return i->op->code == 0x149 || i->op->code == 0x158; }
+
+/* To an address in a register, and nobody says which. */
 static bool indirect(const struct sass_inst *i)
 {
-    return i->op->cls == SASS_JUMP || (i->op->code == 0x144 && (i->lo >> 9 & 7) != 4);
+    return (i->op->cls == SASS_JUMP && !by_table(i)) || (i->op->code == 0x144 && (i->lo >> 9 & 7) != 4);
 }
 
 struct load {
@@ -48,10 +56,81 @@ static bool sass_code_grow(struct code *c, uint32_t n)
     return p[0] && p[1];
 }
 
+/* ---- branches by tables */
+
+enum { INFO_SIZED = 4, INFO_BRANCHES = 0x34 };
+
+static int way_add(struct code *c, struct code_jump *j, uint32_t to)
+{
+    for (uint32_t k = 0; k < j->n; k++)
+        if (c->way[j->first + k] == to)
+            return 0;
+    uint32_t *p = dt_reallocarray(c->way, (size_t)c->nway + 1, sizeof *p);
+    if (!p)
+        return DT_E_NOMEM;
+    c->way = p;
+    c->way[c->nway++] = to;
+    j->n++;
+    return 0;
+}
+
+/* The branch at instruction first + k of a section of n that begins at `first`; p, len: what .nv.info says of it. 1: it
+ * does not say where that leads. */
+static int jump_add(struct code *c, uint32_t first, uint32_t k, uint32_t n, const uint8_t *p, size_t len)
+{
+    struct code_jump *list = NULL;
+    if (c->njump == MOST_JUMPS)
+        return 1;
+    list = dt_reallocarray(c->jump, (size_t)c->njump + 1, sizeof *list);
+    if (!list)
+        return DT_E_NOMEM;
+    c->jump = list;
+    struct code_jump *j = &list[c->njump++];
+    *j = (struct code_jump){.at = first + k, .first = c->nway};
+    for (size_t at = 0; at + 4 <= len;) {
+        uint16_t size;
+        memcpy(&size, p + at + 2, 2);
+        bool sized = p[at] == INFO_SIZED;
+        if (sized && size > len - at - 4)
+            return 1;
+        for (size_t q = at + 4, end = q + size; sized && p[at + 1] == INFO_BRANCHES && q < end;) {
+            uint32_t word[3], to;
+            if (end - q < sizeof word)
+                return 1;
+            memcpy(word, p + q, sizeof word);
+            q += sizeof word;
+            if (word[2] > (end - q) / 4)
+                return 1;
+            for (uint32_t w = 0; w < word[2] && word[0] == k * 16; w++) {
+                memcpy(&to, p + q + (size_t)w * 4, 4);
+                if (to % 16 || to / 16 >= n)
+                    return 1;
+                if (way_add(c, j, first + to / 16) < 0)
+                    return DT_E_NOMEM;
+            }
+            q += (size_t)word[2] * 4;
+        }
+        at += 4 + (sized ? size : 0);
+    }
+    if (!j->n)
+        return 1;
+    return sure(&c->inst[first + k]) || k + 1 == n ? 0 : way_add(c, j, first + k + 1);
+}
+
+static const struct code_jump *jump_at(const struct code *c, uint32_t at)
+{
+    uint32_t lo = 0, hi = c->njump; /* they are in order */
+    while (lo + 1 < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        *(c->jump[mid].at <= at ? &lo : &hi) = mid;
+    }
+    return &c->jump[lo];
+}
+
 /* One section of code behind what is there. Where its branches lead; calls by name are left to call_targets. */
 static int load_text(struct code *c, struct load *l, unsigned section, struct dt_str *why)
 {
-    struct elf_section text;
+    struct elf_section text, info = {0};
     if (!elf_section(&l->f, section, &text) || !text.p || !text.size || text.size % 16 ||
         text.size / 16 > MOST_INST - c->n || c->ntext == CODE_TEXTS) {
         dt_str_add(why, "there is machine code that cannot be read");
@@ -64,6 +143,15 @@ static int load_text(struct code *c, struct load *l, unsigned section, struct dt
     c->text[c->ntext].first = first;
     c->text[c->ntext++].n = n;
     c->n += n;
+    if (!strncmp(text.name, ".text.", 6)) {
+        struct dt_str name = {0};
+        dt_str_addf(&name, ".nv.info.%s", text.name + 6);
+        if (!name.s)
+            return DT_E_NOMEM;
+        if (!elf_find(&l->f, name.s, &info) || !info.p)
+            info.size = 0;
+        dt_str_done(&name);
+    }
     for (uint32_t k = 0; k < n; k++) {
         struct sass_inst *i = &c->inst[first + k];
         uint64_t word[2], to = CODE_NONE;
@@ -76,6 +164,13 @@ static int load_text(struct code *c, struct load *l, unsigned section, struct dt
             return 1;
         }
         c->to[first + k] = CODE_NONE;
+        if (i->op->cls == SASS_JUMP) {
+            int r = jump_add(c, first, k, n, info.p, info.size);
+            if (r > 0)
+                dt_str_add(why, "a branch by a table of which the assembler does not say where it leads");
+            if (r)
+                return r;
+        }
         if (i->op->cls != SASS_BRANCH && (i->op->cls != SASS_CALL || i->op->code == 0x143))
             continue;
         to = sass_target(i, (uint64_t)k * 16, c->sm);
@@ -145,6 +240,9 @@ static bool returns(const struct code *c, uint32_t at, uint8_t *mark, uint32_t *
             return true;
         if (i->op->cls == SASS_BRANCH)
             stack[n++] = c->to[k];
+        const struct code_jump *j = i->op->cls == SASS_JUMP ? jump_at(c, k) : NULL;
+        for (uint32_t w = 0; j && w < j->n; w++)
+            stack[n++] = c->way[j->first + w];
         if ((!ends(i) || !sure(i)) && k + 1 < c->n)
             stack[n++] = k + 1;
     }
@@ -157,7 +255,7 @@ static int far_branches(struct code *c)
     static const struct sass_op branch = {0x144, 0, "CALL.REL", SASS_BRANCH, "-P", "", ""};
     /* known: 1 returns, 2 does not */
     dt_free_ uint8_t *mark = dt_calloc((size_t)c->n + 1, 1), *known = dt_calloc((size_t)c->n + 1, 1);
-    dt_free_ uint32_t *stack = dt_calloc(2 * (size_t)c->n + 2, sizeof *stack);
+    dt_free_ uint32_t *stack = dt_calloc(2 * (size_t)c->n + c->nway + 2, sizeof *stack);
     if (!mark || !known || !stack)
         return DT_E_NOMEM;
     for (uint32_t k = 0; k < c->n; k++) {
@@ -176,6 +274,8 @@ static int far_branches(struct code *c)
 static int leaders(struct code *c, uint8_t *leader)
 {
     leader[0] = leader[c->nentry] = 1;
+    for (uint32_t k = 0; k < c->nway; k++)
+        leader[c->way[k]] = 1;
     for (uint32_t k = 0; k < c->n; k++) {
         const struct sass_inst *i = &c->inst[k];
         if (ends(i) && k + 1 < c->n)
@@ -201,19 +301,19 @@ static int leaders(struct code *c, uint8_t *leader)
     return 0;
 }
 
-/* The blocks behind block b: n of them. */
-static unsigned sass_code_after(const struct code *c, uint32_t b, uint32_t out[2])
+/* The next one of the blocks behind block b, CODE_NONE behind the last; *at: 0 before the first. */
+static uint32_t sass_code_after(const struct code *c, uint32_t b, uint32_t *at)
 {
-    const struct sass_inst *i = &c->inst[c->block[b].last];
-    unsigned n = 0;
-    if (i->op->cls == SASS_BRANCH)
-        out[n++] = c->block_of[c->to[c->block[b].last]];
-    bool falls = i->op->cls == SASS_BRANCH                              ? !sure(i)
-                 : i->op->cls == SASS_EXIT || i->op->cls == SASS_RETURN ? !sure(i)
-                                                                        : true;
-    if (falls && b + 1 < c->nblock)
-        out[n++] = b + 1;
-    return n;
+    uint32_t last = c->block[b].last, turn = (*at)++;
+    const struct sass_inst *i = &c->inst[last];
+    if (i->op->cls == SASS_JUMP) {
+        const struct code_jump *j = jump_at(c, last);
+        return turn < j->n ? c->block_of[c->way[j->first + turn]] : CODE_NONE;
+    }
+    if (i->op->cls == SASS_BRANCH && turn == 0)
+        return c->block_of[c->to[last]];
+    bool falls = (!ends(i) || !sure(i)) && b + 1 < c->nblock;
+    return falls && turn == (i->op->cls == SASS_BRANCH) ? b + 1 : CODE_NONE;
 }
 
 /* Each block's function, by flooding from its start. */
@@ -230,12 +330,12 @@ static int flood(struct code *c, struct dt_str *why)
         c->block[first].func = f;
         stack[n++] = first;
         while (n && !r) {
-            uint32_t to[2], b = stack[--n];
-            for (unsigned k = sass_code_after(c, b, to); k-- && !r;) {
-                if (c->block[to[k]].func == CODE_NONE) {
-                    c->block[to[k]].func = f;
-                    stack[n++] = to[k];
-                } else if (c->block[to[k]].func != f) {
+            uint32_t at = 0, to, b = stack[--n];
+            while (!r && (to = sass_code_after(c, b, &at)) != CODE_NONE) {
+                if (c->block[to].func == CODE_NONE) {
+                    c->block[to].func = f;
+                    stack[n++] = to;
+                } else if (c->block[to].func != f) {
                     r = 1;
                 }
             }
@@ -249,10 +349,10 @@ static int flood(struct code *c, struct dt_str *why)
 
 static int predecessors(struct code *c)
 {
-    uint32_t total = 0, to[2];
+    uint32_t total = 0, to;
     for (uint32_t b = 0; b < c->nblock; b++)
-        for (unsigned k = c->block[b].func == CODE_NONE ? 0 : sass_code_after(c, b, to); k--; total++)
-            c->block[to[k]].npred++;
+        for (uint32_t k = 0; c->block[b].func != CODE_NONE && (to = sass_code_after(c, b, &k)) != CODE_NONE; total++)
+            c->block[to].npred++;
     c->pred = dt_calloc((size_t)total + 1, sizeof *c->pred);
     c->ret = dt_calloc((size_t)c->nblock + 1, sizeof *c->ret);
     if (!c->pred || !c->ret)
@@ -263,8 +363,8 @@ static int predecessors(struct code *c)
         c->block[b].npred = 0;
     }
     for (uint32_t b = 0; b < c->nblock; b++)
-        for (unsigned k = c->block[b].func == CODE_NONE ? 0 : sass_code_after(c, b, to); k--;) {
-            struct code_block *t = &c->block[to[k]];
+        for (uint32_t k = 0; c->block[b].func != CODE_NONE && (to = sass_code_after(c, b, &k)) != CODE_NONE;) {
+            struct code_block *t = &c->block[to];
             c->pred[t->pred + t->npred++] = b;
         }
     for (uint32_t f = 0; f < c->nfunc; f++) {
@@ -361,6 +461,8 @@ void code_done(struct code *c)
     free(c->ret);
     free(c->call);
     free(c->to);
+    free(c->jump);
+    free(c->way);
     free(c->ctx);
     free(c->file);
     free(c->line);

@@ -40,6 +40,58 @@ struct ptx_var *ptx_find_var(const struct ptx_module *m, const char *name)
     return best;
 }
 
+/* ---- copies */
+
+static void renumber(struct ptx_opnd *o, const uint32_t *to)
+{
+    bool list = o->kind == PTX_O_VEC || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG);
+    if (o->kind == PTX_O_REG || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG))
+        o->reg = to[o->reg];
+    for (unsigned k = 0; list && k < o->n; k++)
+        renumber(&o->elem[k], to);
+}
+
+static bool same_registers(const struct ptx_function *f, const struct ptx_function *of)
+{
+    bool same = f->nreg == of->nreg;
+    for (uint32_t k = 0; same && k < f->nreg; k++)
+        same = !strcmp(f->reg[k].name, of->reg[k].name);
+    return same;
+}
+
+/* Gives f, which was read from the text of `of`, the registers of `of` under their numbers: text declares them in the
+ * order of their names, and those that no instruction names not at all. */
+static int take_registers(struct ptx_function *f, const struct ptx_function *of)
+{
+    struct dt_names names = {0};
+    if (same_registers(f, of))
+        return 0;
+    struct ptx_reg *reg = dt_new_array(&f->module->arena, struct ptx_reg, (size_t)of->nreg + 1);
+    dt_free_ uint32_t *to = dt_calloc((size_t)f->nreg + 1, sizeof *to);
+    bool ok = reg && to, known = true;
+    for (uint32_t k = 0; ok && k < of->nreg; k++) {
+        reg[k] = of->reg[k];
+        reg[k].name = dt_arena_strdup(&f->module->arena, of->reg[k].name);
+        ok = reg[k].name && dt_names_put(&names, reg[k].name, k) >= 0;
+    }
+    for (uint32_t k = 0; ok && k < f->nreg; k++) {
+        to[k] = dt_names_get(&names, f->reg[k].name, strlen(f->reg[k].name));
+        known = known && to[k] != DT_NAME_NONE && of->reg[to[k]].type == f->reg[k].type;
+    }
+    for (uint32_t n = 0; ok && known && n < f->ninst; n++) {
+        if (f->inst[n].pred != PTX_NO_REG)
+            f->inst[n].pred = to[f->inst[n].pred];
+        for (unsigned k = 0; k < f->inst[n].nopnd; k++)
+            renumber(&f->inst[n].opnd[k], to);
+    }
+    if (ok && known) {
+        f->reg = reg;
+        f->nreg = f->reg_cap = of->nreg;
+    }
+    dt_names_done(&names);
+    return ok ? 0 : DT_E_NOMEM;
+}
+
 int ptx_clone(const struct ptx_module *m, const char *entry, struct ptx_module **ret, struct dt_err *e)
 {
     struct ptx_use use = {0};
@@ -53,9 +105,17 @@ int ptx_clone(const struct ptx_module *m, const char *entry, struct ptx_module *
     }
     if (r >= 0)
         r = ptx_print_some(m, entry ? &use : NULL, &s);
-    r = r < 0 ? dt_err_set(e, DT_E_NOMEM, "out of memory") : ptx_parse(s.s, s.len, ret, e);
+    struct ptx_module *c = NULL;
+    r = r < 0 ? dt_err_set(e, DT_E_NOMEM, "out of memory") : ptx_parse(s.s, s.len, &c, e);
+    for (uint32_t k = 0; r == 0 && k < c->nfunc; k++) {
+        const struct ptx_function *of = c->func[k]->has_body ? ptx_find_function(m, c->func[k]->name) : NULL;
+        if (of && of->ninst == c->func[k]->ninst && take_registers(c->func[k], of) < 0)
+            r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    }
     if (r == 0)
-        ptx_origin_copy(m, *ret);
+        ptx_origin_copy(m, *ret = c);
+    else
+        ptx_module_free(c);
     ptx_use_done(&use);
     dt_str_done(&s);
     return r;

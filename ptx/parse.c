@@ -483,6 +483,8 @@ static int parse_item(struct ptx_parser *ps)
         ptx_next(ps);
         return ptx_parse_var(ps, l, w.value);
     }
+    if (ptx_is_dot(ps, "tex"))
+        return ptx_perr(ps, "textures are not supported: .tex");
     return ptx_unexpected(ps, "a declaration");
 }
 

@@ -18,6 +18,8 @@
  * Parameters are bytes. All views of one parameter (and of the variables that calls give to it) that are equal or apart
  * make pieces, each with a register. Other views, and a parameter whose address is taken, need memory: rows of
  * legal.def refuse them (calls.c). Nothing else is asked here.
+ *
+ * A function's own variables become the entry's: of local memory one for each place, of shared memory one for all.
  */
 #include "rewrite/normal/calls-priv.h"
 
@@ -229,11 +231,39 @@ int callee_params(struct callee *c)
 
 /* ---- one call, or the entry -------------------------------------------------------------------------------------- */
 
+static struct ptx_var *own_memory(struct callee *c, const struct ptx_var *v)
+{
+    char name[32];
+    do
+        snprintf(name, sizeof name, v->space == PTX_SHARED ? "dt_shared%u" : "dt_frame%u", c->nframe++);
+    while (ptx_find_var(c->m, name) || ptx_find_function(c->m, name));
+    return ptx_var_new(c->m, c->f, name, v->space, PTX_B8, v->bytes, v->align ? v->align : 1);
+}
+
+/* The entry's variable for a shared variable of a function: a block has one of it, however often and from wherever the
+ * function is called. */
+static struct ptx_var *block_memory(struct callee *c, const struct ptx_var *v)
+{
+    for (uint32_t k = 0; k < c->nshared; k++)
+        if (c->shared[2 * k] == v)
+            return c->shared[2 * k + 1];
+    struct ptx_var **list = dt_new_array(&c->m->arena, struct ptx_var *, 2 * (size_t)c->nshared + 2);
+    struct ptx_var *own = list ? own_memory(c, v) : NULL;
+    if (!own)
+        return NULL;
+    if (c->nshared)
+        memcpy(list, c->shared, 2 * (size_t)c->nshared * sizeof(*list));
+    list[2 * (size_t)c->nshared] = (struct ptx_var *)v;
+    list[2 * (size_t)c->nshared++ + 1] = own;
+    c->shared = list;
+    return own;
+}
+
 /* What is running: the entry, or a function in one place of its calls. */
 struct active {
     const struct ptx_function *f;
     uint32_t *reg, *label;          /* of f: in the entry; NULL: the same */
-    struct ptx_var **local;         /* by f's var */
+    struct ptx_var **local;         /* by f's var: the entry's, of local and shared memory */
     uint32_t (*piece)[CALL_PIECES]; /* by parameter of c: registers, PTX_NO_REG where there is none yet */
     uint32_t end;                   /* label */
 };
@@ -393,13 +423,8 @@ static int active_new(struct callee *c, const struct ptx_function *f, bool entry
         ok = (a->label[k] = ptx_label_new(c->f, "dt_L")) != PTX_NO_REG;
     for (uint32_t k = 0; k < f->nvar && ok; k++) {
         const struct ptx_var *v = f->var[k];
-        char name[32];
-        if (v->space != PTX_LOCAL)
-            continue;
-        do
-            snprintf(name, sizeof name, "dt_frame%u", c->nframe++);
-        while (ptx_find_var(c->m, name) || ptx_find_function(c->m, name));
-        ok = (a->local[k] = ptx_var_new(c->m, c->f, name, PTX_LOCAL, PTX_B8, v->bytes, v->align ? v->align : 1));
+        if (v->space == PTX_LOCAL || v->space == PTX_SHARED)
+            ok = (a->local[k] = v->space == PTX_LOCAL ? own_memory(c, v) : block_memory(c, v));
     }
     return ok ? 0 : callee_nomem(c);
 }

@@ -39,6 +39,8 @@ struct callee {
     } clash, crosses; /* crosses: a piece of it is made and hidden */
     bool hides;       /* there is a piece that is hidden */
     uint32_t zero[3], nframe;
+    struct ptx_var **shared; /* pairs: a shared variable of a function, that of the entry in its place */
+    uint32_t nshared;
     struct dt_err *e;
 };
 /* Fill in param, clash, hides and crosses. */

@@ -14,7 +14,7 @@
  *                      places those are may be the block's number's matter (emit/uniform.c): blocks have roles
  *   byte_views         a parameter is loaded and stored by pieces that are equal or apart, and its address stays
  *                      unknown: so registers can hold it. A function's own variables are local memory, of which each
- *                      place has its own
+ *                      place has its own, or shared memory, of which all places have the same
  *   calls_apart        floating-point arithmetic does not meet floating-point arithmetic across a call: what ptxas
  *                      makes of that depends on whether it sees the whole program (crossing.c)
  *   own_tables         the kernel goes into a module of its own, so module variables are tables that nobody changes
@@ -194,13 +194,20 @@ static bool one_way(const struct ptx_function *f, const struct ptx_inst *i, stru
     return !bad;
 }
 
+/* Can the entry have it? Not the block's dynamic shared memory, which begins where all else ends. */
+static bool own_memory(const struct ptx_var *v)
+{
+    return (v->space == PTX_LOCAL && !v->init) || (v->space == PTX_SHARED && v->bytes && !v->is_extern);
+}
+
 bool rw_calls_byte_views(const struct ptx_reach *r, struct dt_str *why)
 {
     for (uint32_t k = 0; k < r->n; k++) {
         const struct ptx_function *f = r->func[k];
         for (uint32_t q = 0; k && q < f->nvar; q++)
-            if (f->var[q]->space != PTX_PARAM && (f->var[q]->space != PTX_LOCAL || f->var[q]->init)) {
-                dt_str_addf(why, "'%s' has a variable that is no local memory", f->name);
+            if (f->var[q]->space != PTX_PARAM && !own_memory(f->var[q])) {
+                dt_str_addf(why, "'%s' has a variable that is neither local memory nor shared memory of its own",
+                            f->name);
                 return false;
             }
         for (uint32_t q = 0; k && q < f->nreg; q++)

@@ -306,7 +306,27 @@ static const char ptx[] =
     "mov.b32 %f5, %r20;\nmov.b32 %f6, %r21;\nmov.b32 %f7, %r22;\nmov.b32 %f8, %r23;\n"
     "add.f32 %f9, %f1, %f5;\nadd.f32 %f10, %f2, %f6;\nadd.f32 %f11, %f3, %f7;\nadd.f32 %f12, %f4, %f8;\n"
     "mov.b32 %r24, %f9;\nmov.b32 %r25, %f10;\nmov.b32 %r26, %f11;\nmov.b32 %r27, %f12;\n"
-    "@%p1 st.global.v4.b32 [%rd7 + 0], {%r24, %r25, %r26, %r27};\nret;\n}\n";
+    "@%p1 st.global.v4.b32 [%rd7 + 0], {%r24, %r25, %r26, %r27};\nret;\n}\n"
+    /* as people write: each register by a name, in no order, and some that are never used */
+    ".visible .entry named(.param .u64 named_0, .param .u64 named_1, .param .u32 named_2)\n{\n"
+    ".reg .b64 to, spare, from, there, far, at;\n.reg .b32 none, x, block, size, n, i;\n.reg .pred p, in;\n.reg .f32 "
+    "w, v;\n"
+    "ld.param.u64 from, [named_0];\nld.param.u64 to, [named_1];\nld.param.u32 n, [named_2];\n"
+    "mov.u32 block, %ctaid.x;\nmov.u32 size, %ntid.x;\nmov.u32 x, %tid.x;\nmad.lo.s32 i, block, size, x;\n"
+    "setp.ge.s32 in, i, n;\n@in bra END;\nmul.wide.s32 at, i, 4;\nadd.s64 far, from, at;\n"
+    "ld.global.f32 v, [far];\nmul.rn.f32 v, v, 0f3FC00000;\nadd.s64 there, to, at;\nst.global.f32 [there], v;\n"
+    "END: ret;\n}\n"
+    /* each block by a table, of which the assembler makes a table, too */
+    ".visible .entry tabled(.param .u64 tabled_0, .param .u64 tabled_1)\n{\n"
+    ".reg .pred %p<4>;\n.reg .b32 %r<9>;\n.reg .f32 %f<9>;\n.reg .b64 %rd<9>;\n.shared .align 4 .b8 s[512];\n"
+    "ld.param.u64 %rd1, [tabled_0];\nld.param.u64 %rd2, [tabled_1];\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %tid.x;\n"
+    "mad.lo.s32 %r3, %r1, 128, %r2;\nmul.wide.s32 %rd3, %r3, 4;\nadd.s64 %rd4, %rd1, %rd3;\nadd.s64 %rd5, %rd2, "
+    "%rd3;\n"
+    "ld.global.f32 %f1, [%rd4];\nmov.u64 %rd6, s;\nmul.wide.u32 %rd7, %r2, 4;\nadd.s64 %rd7, %rd6, %rd7;\n"
+    "and.b32 %r4, %r1, 7;\nsetp.gt.u32 %p1, %r4, 4;\n@%p1 bra E;\nT: .branchtargets A, B, C, D, A;\n"
+    "brx.idx %r4, T;\nA: mul.rn.f32 %f1, %f1, 0f40400000;\nbra E;\nB: add.rn.f32 %f1, %f1, 0f40400000;\nbra E;\n"
+    "C: fma.rn.f32 %f1, %f1, %f1, 0f40400000;\nbra E;\nD: sqrt.rn.f32 %f1, %f1;\n"
+    "E: st.shared.f32 [%rd7], %f1;\nbar.sync 0;\nld.shared.f32 %f2, [%rd7];\nst.global.f32 [%rd5], %f2;\nret;\n}\n";
 
 #define YES NULL
 #define OTHER "" /* refused, no matter why */
@@ -429,6 +449,19 @@ static const struct graph graphs[] = {
      P("p", "p", "[8,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4096)) ","
      L("c", "gelu", "[16,1,1]", "[256,1,1]", B("h") "," B("y") "," N(4096)),
      {{"p", "c", YES, YES}},
+     1},
+    {"registers by name, not all of them used",
+     F("x", 8192, "input") "," I("g", 8192) "," I("h", 8192) "," O("y", 8192),
+     L("a", "gelu", "[8,1,1]", "[256,1,1]", B("x") "," B("g") "," N(2000)) ","
+     P("p", "named", "[16,1,1]", "[128,1,1]", B("g") "," B("h") "," N(2000)) ","
+     L("c", "gelu", "[16,1,1]", "[128,1,1]", B("h") "," B("y") "," N(2000)),
+     {{"a", "p", YES, YES}, {"p", "c", YES, YES}},
+     1},
+    {"a host that branches by a table",
+     F("x", 8192, "input") "," I("h", 8192) "," O("y", 8192),
+     P("p", "tabled", "[16,1,1]", "[128,1,1]", B("x") "," B("h")) ","
+     L("c", "gelu", "[16,1,1]", "[128,1,1]", B("h") "," B("y") "," N(2048)),
+     {{"p", "c", YES, POINT}},
      1},
     {"halves of a register",
      F("x", 16384, "input") "," I("h", 8192) "," O("y", 16384),

@@ -65,8 +65,10 @@ def main():
             asked += 1
             said = ""
             for part in ([], ["-c"]):
-                r = subprocess.run([ptxas, "-arch=sm_90", "-O0"] + part + ["-o", "/dev/null", path],
-                                   capture_output=True, text=True)
+                arch = re.search(r"\.target (sm_1\d\d\w?)", text)
+                arch = ["-arch=" + (arch[1] if arch else "sm_90")]
+                r = subprocess.run([ptxas, "-O0"] + arch + part + ["-o", "/dev/null", path], capture_output=True,
+                                   text=True)
                 if r.returncode == 0:
                     break
                 said = said or (r.stdout + r.stderr).strip()[-200:]

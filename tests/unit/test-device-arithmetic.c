@@ -488,21 +488,103 @@ static void test_functions(void **state)
     }
 }
 
+/* The table's arms: E is where they meet. */
+static void table_body(struct dt_str *s, const char *a, const char *d, unsigned file, unsigned line)
+{
+    const char *const text[] = {"mov.f32 %f3, %f1;",
+                                "setp.gt.u32 %p1, %r9, 4;",
+                                "@%p1 bra E;",
+                                "T: .branchtargets A, B, C, D, A;",
+                                "brx.idx %r9, T;",
+                                "A:",
+                                a,
+                                "bra E;",
+                                "B:",
+                                "add.rn.f32 %f3, %f1, 0f3F800000;",
+                                "bra E;",
+                                "C:",
+                                "fma.rn.f32 %f3, %f1, %f2, %f9;",
+                                "bra E;",
+                                "D:",
+                                d,
+                                "E:",
+                                "mul.rn.f32 %f4, %f3, %f3;"};
+    for (unsigned k = 0; k < sizeof text / sizeof *text; k++) {
+        if (file)
+            dt_str_addf(s, ".loc %u %u 0\n", file, line + k);
+        dt_str_addf(s, "%s\n", text[k]);
+    }
+}
+
+/* Branches by a table: every arm is followed, and none where the assembler does not say which there are. */
+static void test_tables(void **state)
+{
+    static const char mul[] = "mul.rn.f32 %f3, %f1, %f2;", root[] = "sqrt.approx.f32 %f3, %f1;";
+    static const struct {
+        const char *what, *a, *d;
+        bool same;
+    } cases[] = {
+        {"as posted", mul, root, true},
+        {"another operation in the first arm", "fma.rn.f32 %f3, %f1, %f2, %f2;", root, false},
+        {"the last arm gives what was there", mul, "mov.f32 %f3, %f2;", false},
+        {"the last arm does the first one's", mul, mul, false},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
+        for (unsigned x = 0; x < 3; x++, arch = archs[x % 3]) {
+            struct dt_str a = {0}, b = {0}, why = {0};
+            struct dt_err e = {0};
+            size_t na, nb;
+            dt_str_addf(&a, "%s%s%sld.global.f32 %%f1, [%%rd1];\nld.global.f32 %%f2, [%%rd1+4];\n", HEAD, PARAMS("one"),
+                        ENTER("one"));
+            unsigned line = lines_before(a.s, a.s + a.len);
+            table_body(&a, mul, root, 0, 0);
+            dt_str_add(&a, "st.global.f32 [%rd2], %f4;\nret;\n}\n");
+            dt_str_addf(&b, "%s%s.loc 1 1 0\n%sld.global.f32 %%f1, [%%rd1];\nld.global.f32 %%f2, [%%rd1+4];\n", HEAD,
+                        PARAMS("k"), ENTER("k"));
+            table_body(&b, cases[k].a, cases[k].d, 2, line);
+            dt_str_add(&b, ".loc 1 1 0\nst.global.f32 [%rd2], %f4;\nret;\n}\n.file 1 \"dovetail\"\n.file 2 "
+                           "\"posted-one\"\n");
+            uint8_t *pa = assembled(&a, &na), *pb = assembled(&b, &nb);
+            struct dev_part part = {"posted-one", pa, na, "one"};
+            int r = dev_arithmetic(pb, nb, "k", b.s, b.len, &part, 1, &why, &e);
+            if (r != cases[k].same)
+                fail_msg("%s, %s: %s", arch, cases[k].what, r < 0 ? e.detail : why.s ? why.s : "taken");
+            dt_str_done(&why);
+            for (size_t at = 0; at + 16 < nb;
+                 at++) /* .nv.info, without the table: a size, a place, a word, four or five */
+                if (pb[at] == 4 && pb[at + 1] == 0x34 && pb[at + 2] >= 12 && !pb[at + 3] && pb[at + 12] <= 5)
+                    pb[at + 1] = 0x33;
+            assert_int_equal(dev_arithmetic(pb, nb, "k", b.s, b.len, &part, 1, &why, &e), 0);
+            if (!strstr(why.s, "by a table"))
+                fail_msg("%s, %s: %s", arch, cases[k].what, why.s);
+            dt_str_done(&a);
+            dt_str_done(&b);
+            dt_str_done(&why);
+            free(pa);
+            free(pb);
+        }
+}
+
 /* Bytes of a cubin changed at random: an answer or a refusal, never more. */
 static void test_hostile(void **state)
 {
-    struct dt_str a = {0};
+    struct dt_str a = {0}, table = {0};
     size_t n;
     uint64_t seed = 1;
-    posted(&a, "one", "div.rn.f32 %f3, %f1, %f2;");
+    table_body(&table, "div.rn.f32 %f3, %f1, %f2;", "sqrt.approx.f32 %f3, %f1;", 0, 0);
+    posted(&a, "one", table.s);
     uint8_t *p = assembled(&a, &n), *q = malloc(n);
+    size_t info = 0; /* where .nv.info lists the branches */
+    for (size_t at = 0; at + 64 < n && !info; at++)
+        info = p[at] == 4 && p[at + 1] == 0x34 && p[at + 2] >= 12 && !p[at + 3] && p[at + 12] <= 5 ? at : 0;
+    assert_true(info);
     for (unsigned k = 0; k < 3000; k++) {
         struct dt_str why = {0};
         struct dt_err e = {0};
         memcpy(q, p, n);
         for (unsigned i = 0; i < 1 + k % 8; i++) {
             seed = seed * 6364136223846793005u + 1442695040888963407u;
-            q[(seed >> 33) % n] = (uint8_t)(seed >> 20);
+            q[k % 2 && info ? info + (seed >> 33) % 40 : (seed >> 33) % n] = (uint8_t)(seed >> 20);
         }
         struct dev_part part = {"posted-one", q, k % 3 ? n : n - k % n, "one"};
         assert_in_range(dev_arithmetic(q, n, "one", NULL, 0, &part, 1, &why, &e) + 1000, 0, 1001);
@@ -511,6 +593,7 @@ static void test_hostile(void **state)
     }
     free(p);
     free(q);
+    dt_str_done(&table);
     dt_str_done(&a);
 }
 
@@ -518,7 +601,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_pairs),     cmocka_unit_test(test_changes),
                                        cmocka_unit_test(test_packed),    cmocka_unit_test(test_warp_groups),
-                                       cmocka_unit_test(test_functions), cmocka_unit_test(test_hostile)};
+                                       cmocka_unit_test(test_functions), cmocka_unit_test(test_tables),
+                                       cmocka_unit_test(test_hostile)};
     if (!dev_nvjitlink_version())
         return 77;
     return cmocka_run_group_tests(tests, NULL, NULL);

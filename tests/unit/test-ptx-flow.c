@@ -188,6 +188,39 @@ static char *printed(const struct ptx_module *m)
     return dt_str_take(&s);
 }
 
+/* A copy has its registers under the numbers that they have in its source: declared in no order, or never used. */
+static void test_numbers(void **state)
+{
+    static const char text[] =
+        ".version 8.0\n.target sm_80\n.address_size 64\n.func (.reg .u32 r) f(.reg .u32 v)\n{\n.reg .b32 z, y;\n"
+        "add.u32 y, v, 1; add.u32 r, y, 1; ret;\n}\n"
+        ".visible .entry k(.param .u64 out)\n{\n.reg .b64 to, spare, at;\n.reg .b32 r<9>, w, a, n;\n"
+        "ld.param.u64 to, [out]; mov.u32 w, 3; mov.u32 r7, w; mov.u32 r2, r7; add.u32 a, r2, w;\n"
+        "{ .reg .b32 w, q; mov.u32 w, a; add.u64 at, to, 4; st.global.u32 [at], w; } st.global.v2.u32 [to], {w, a};\n"
+        "call (a), f, (w); st.global.u32 [to+8], a; ret;\n}\n";
+    struct ptx_module *m = parsed(text), *c = NULL;
+    struct dt_err e = {0};
+    (void)state;
+    for (int whole = 0; whole < 2; whole++) {
+        assert_int_equal(ptx_clone(m, whole ? NULL : "k", &c, &e), 0);
+        assert_int_equal(c->nfunc, m->nfunc);
+        for (uint32_t n = 0; n < m->nfunc; n++) {
+            const struct ptx_function *f = m->func[n], *g = c->func[n];
+            assert_int_equal(g->nreg, f->nreg);
+            for (uint32_t k = 0; k < f->nreg; k++) {
+                assert_string_equal(g->reg[k].name, f->reg[k].name);
+                assert_int_equal(g->reg[k].type, f->reg[k].type);
+            }
+        }
+        char *one = printed(m), *two = printed(c);
+        assert_string_equal(one, two);
+        free(one);
+        free(two);
+        ptx_module_free(c);
+    }
+    ptx_module_free(m);
+}
+
 /* An instruction says which line of which posted text it is, through copies into other modules and through text,
  * twice. */
 static void test_origins(void **state)
@@ -539,10 +572,10 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verify),     cmocka_unit_test(test_verify_built), cmocka_unit_test(test_build),
-        cmocka_unit_test(test_canonical),  cmocka_unit_test(test_origins),      cmocka_unit_test(test_cfg),
-        cmocka_unit_test(test_dominators), cmocka_unit_test(test_questions),    cmocka_unit_test(test_live),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_verify),    cmocka_unit_test(test_verify_built), cmocka_unit_test(test_build),
+        cmocka_unit_test(test_canonical), cmocka_unit_test(test_numbers),      cmocka_unit_test(test_origins),
+        cmocka_unit_test(test_cfg),       cmocka_unit_test(test_dominators),   cmocka_unit_test(test_questions),
+        cmocka_unit_test(test_live),      cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

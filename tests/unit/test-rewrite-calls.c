@@ -88,8 +88,6 @@ static const struct {
         "st.param.f32 [r], %f1;") ENTRY(CALL("parts", "%f2", "%f1"))},
     {"byte-views", FUNC("place", V, "mov.b64 %a1, v; ld.param.f32 %f1, [%a1]; st.param.f32 [r], %f1;")
         ENTRY(CALL("place", "%f2", "%f1"))},
-    {"byte-views", FUNC("shares", V, ".shared .b32 s; ld.param.f32 %f1, [v]; st.param.f32 [r], %f1;")
-        ENTRY(CALL("shares", "%f2", "%f1"))},
     {"byte-views", HALF ENTRY("{ .param .b32 q; st.param.f32 [q], %f1; call.uni (q), half, (q); ld.param.f32 %f2, "
         "[q]; }\n")},
     {"calls-apart", HALF ENTRY("mul.f32 %f3, %f1, %f1;" CALL("half", "%f2", "%f3"))},
@@ -184,6 +182,20 @@ static const struct {
         "4 .b8 w[8]; st.param.b8 [q], %r4; st.param.b8 [q+1], %r5; st.param.b16 [q+2], %r6; st.param.b32 [q+4], 7;\n"
         "call.uni (w), both, (q); ld.param.b32 %r7, [w]; ld.param.b32 %r8, [w+4]; }\nadd.u32 %r7, %r7, %r8; "
         "mov.b32 %f2, %r7;\n"), false},
+    /* what the first call leaves there the second one finds, and the third */
+    {"shared memory of the function, one for all places", FUNC("keeps", V ", .param .b32 n", ".shared .align 4 .b8 "
+        "s[512];\n.shared .b32 first; mov.u64 %a1, s; mov.u32 %r1, %tid.x; mul.wide.u32 %a2, %r1, 4; add.u64 %a3, %a1, "
+        "%a2; ld.param.f32 %f1, [v]; ld.param.u32 %r2, [n]; setp.eq.s32 %p1, %r2, 0; @%p1 bra SET; ld.shared.f32 %f2, "
+        "[%a3]; ld.shared.f32 %f3, [first];\nadd.rn.f32 %f1, %f1, %f3; add.rn.f32 %f1, %f1, %f2;\n"
+        "SET: st.shared.f32 [%a3], %f1; st.param.f32 [r], %f1; or.b32 %r1, %r1, %r2;\n"
+        "setp.ne.u32 %p1, %r1, 0; @%p1 ret; mov.b32 %f4, 0f40400000; st.shared.f32 [first], %f4; ret;")
+        FUNC("other", V, ".shared .b32 s; .param .b32 q; .param .b32 n; .param .b32 w; ld.param.f32 %f1, [v];\n"
+        "st.param.f32 [q], %f1; st.param.b32 [n], 1; call.uni (w), keeps, (q, n); ld.param.f32 %f2, [w]; "
+        "st.param.f32 [r], %f2;")
+        ENTRY("{ .param .b32 q; .param .b32 n; .param .b32 w; st.param.f32 [q], %f1; st.param.b32 [n], 0; call.uni "
+        "(w), keeps, (q, n); ld.param.f32 %f3, [w]; }\nbar.sync 0;\nneg.f32 %f4, %f3; { .param .b32 q; .param .b32 n; "
+        ".param .b32 w; st.param.f32 [q], %f4; st.param.b32 [n], 1; call.uni (w), keeps, (q, n); ld.param.f32 %f5, "
+        "[w]; }\nbar.sync 0;" CALL("other", "%f2", "%f5")), true},
     {"an address, and a thread that ends", FUNC("get", ".param .b64 v", "ld.param.u64 %a1, [v]; ld.global.b32 %r1, "
         "[%a1]; setp.eq.s32 %p1, %r1, 1; @%p1 exit; st.param.b32 [r], %r1;")
         ENTRY("{ .param .b64 q; .param .b32 w; st.param.b64 [q], %a4; call.uni (w), get, (q); ld.param.b32 %r5, [w]; "
