@@ -59,6 +59,11 @@ void *sg_stray(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_
 const struct sg_range *sg_find_range(struct sg_warp *w, const struct sg_op *op, uint64_t lo, uint64_t bytes);
 void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_range *range, unsigned lane, uint64_t lo,
                    uint64_t bytes, enum sg_access how);
+/* Nobody but this block has touched the bytes: true, and it is recorded; also where nothing is to be recorded. */
+bool sg_race_whole(struct sg_warp *w, const struct sg_range *range, uint64_t lo, uint64_t bytes, enum sg_access how);
+/* sg_race_check of all active lanes, at base + at[lane]. */
+void sg_race_lanes(struct sg_warp *w, const struct sg_op *op, const struct sg_range *range, uint64_t base,
+                   const uint32_t *at, uint64_t bytes, enum sg_access how);
 /* One atomic operation (op->sub, op->type, op->size) on `old`; c: compare-and-swap's new value. */
 uint64_t sg_atomic_value(const struct sg_op *op, uint64_t old, uint64_t b, uint64_t c, bool global);
 
