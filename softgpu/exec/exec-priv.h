@@ -28,6 +28,9 @@ struct sg_products { /* matrix.inc, per instruction set; `lay` is what lay_f or 
     void (*offsets)(const struct sg_fragment *f, const struct sg_lines *m, unsigned i, uint32_t *off);
     void (*fetch)(const struct sg_fragment *f, const struct sg_lines *m, void *const *reg);
     void (*put)(const struct sg_fragment *f, const struct sg_lines *m, void *const *reg);
+    /* The whole of a product of halves with sums in f32, or NULL; false: it is not one of its own, nothing is done. */
+    bool (*halves)(const struct sg_tiles *s, const uint32_t *const *a, const uint32_t *const *b,
+                   const uint32_t *const *c, uint32_t *const *d);
 };
 extern const struct sg_products sg_products_v1, sg_products_v3, sg_products_v4;
 const struct sg_products *sg_isa_products(void); /* those for this CPU */
