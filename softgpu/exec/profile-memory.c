@@ -130,7 +130,7 @@ unsigned sg_profile_passes(struct sg_profiler *p, const struct sg_op *op, const 
         bits |= at[l] & (bytes - 1);
     if (bits || far)
         return sg_profile_banks(addr, mask, bytes, words);
-    struct pattern *x = &p->pattern[(uintptr_t)op / sizeof *op % PATTERNS];
+    struct pattern *x = &p->pattern[op->site % p->npattern];
     if (x->op != op || x->bytes != bytes || memcmp(x->at, at, sizeof at) != 0) {
         *x = (struct pattern){.op = op, .bytes = bytes};
         x->passes = sg_profile_banks(addr, mask, bytes, &x->words);

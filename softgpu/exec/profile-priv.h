@@ -17,7 +17,7 @@ enum {
     SEEN = 1 << 16,     /* sectors of a block, twice */
     MEET = 4096,        /* lines of a block in which there are atomics */
     GROUPS = 8,         /* of copies under way */
-    PATTERNS = 512,     /* of operations that are kept, by their place */
+    PATTERNS = 512,     /* that are kept, by the operations' sites */
     MAX_STEPS = 4 << 20 /* of a block: what comes then is taken to be like what came before */
 };
 
@@ -86,7 +86,8 @@ struct sg_profiler {          /* of one block */
     struct pattern {   /* of an operation's addresses, when it came last */
         const struct sg_op *op;
         uint32_t bytes, passes, words, at[SG_LANES]; /* at: how far behind the first */
-    } pattern[PATTERNS];
+    } * pattern;
+    uint32_t npattern;
     uint64_t steps, executed; /* thread-instructions that were followed */
     struct sg_profile sum;
     bool spun, ended;

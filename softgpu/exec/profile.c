@@ -37,7 +37,7 @@
 static void profile_free(struct sg_profiler *p)
 {
     free(p->warp), free(p->ready), free(p->l1), free(p->chains), free(p->seen[READ].at), free(p->seen[WRITTEN].at),
-        free(p->meet), free(p);
+        free(p->meet), free(p->pattern), free(p);
 }
 
 void sg_profile_free(struct sg_worker *wk)
@@ -92,9 +92,11 @@ int sg_profile_block_start(struct sg_block *b)
     p->ready = dt_calloc((size_t)run->nwarp * (costs->nreg + 1) * CLOCKS, sizeof *p->ready);
     p->l1 = dt_calloc(p->lines, sizeof *p->l1);
     p->chains = dt_malloc(LINES * sizeof *p->chains);
+    p->npattern = run->code->nsite < PATTERNS ? run->code->nsite + 1 : PATTERNS;
+    p->pattern = dt_calloc(p->npattern, sizeof *p->pattern);
     for (unsigned k = 0; k < 2; k++)
         p->seen[k].at = dt_calloc(p->seen[k].cap, sizeof *p->seen[k].at);
-    if (!p->warp || !p->ready || !p->l1 || !p->chains || !p->seen[READ].at || !p->seen[WRITTEN].at)
+    if (!p->warp || !p->ready || !p->l1 || !p->chains || !p->pattern || !p->seen[READ].at || !p->seen[WRITTEN].at)
         return DT_E_NOMEM;
     memset(p->chains, 0xFF, LINES * sizeof *p->chains);
     for (uint32_t i = 0; i < b->nwarp; i++)

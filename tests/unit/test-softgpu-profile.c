@@ -365,8 +365,11 @@ static void test_banks(void **state)
 {
     (void)state;
     uint64_t r = 1;
+    struct pattern patterns[2] = {0};
     static struct sg_profiler kept;
-    static const struct sg_op op[3];
+    static const struct sg_op op[3] = {{.site = 0}, {.site = 1}, {.site = 2}};
+    kept.pattern = patterns;
+    kept.npattern = 2;
     for (unsigned i = 0; i < 40000; i++) {
         uint64_t addr[32], x[4];
         for (unsigned k = 0; k < 4; k++)
