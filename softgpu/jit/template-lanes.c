@@ -379,12 +379,27 @@ static void wide_one(struct template *m, const struct sg_op *op, int h, unsigned
     }
 }
 
+/* shf: the two words a and b, b above, by counts that wrap or end at 32. d is a temporary. */
+static void funnel(struct template *m, const struct sg_op *op, int h, unsigned p, unsigned d)
+{
+    struct sg_x86 *x = &m->x;
+    bool left = h == SG_H_SHF_L_WRAP || h == SG_H_SHF_L_CLAMP, wrap = h == SG_H_SHF_L_WRAP || h == SG_H_SHF_R_WRAP;
+    unsigned a = sg_template_get(m, op->a, p, true), b = sg_template_get(m, op->b, p, true),
+             c = sg_template_get(m, op->c, p, true);
+    sg_x86_vmb(x, wrap ? V_AND32 : V_MINU32, T1, c, wrap ? TABLE(low5) : TABLE(bits32), -1);
+    sg_x86_v(x, left ? V_SHL32 : V_SHR32, T2, left ? b : a, T1, -1);
+    sg_x86_vm(x, V_SPREAD32, d, 0, TABLE(bits32), -1);
+    sg_x86_v(x, V_SUB32, d, d, T1, -1);
+    sg_x86_v(x, left ? V_SHR32 : V_SHL32, d, left ? a : b, d, -1);
+    sg_x86_v(x, V_OR32, d, d, T2, -1);
+}
+
 /* What is made in d may read its sources after d's first write only where d is none of them. */
 static void narrow_one(struct template *m, const struct sg_op *op, int h, unsigned p, unsigned d)
 {
     struct sg_x86 *x = &m->x;
     bool bits = h != SG_H_SAT_f32 && h != SG_H_FMA_SAT_f32;
-    unsigned a = h == SG_H_LO_u64 || h == SG_H_HI_u64 ? 0 : sg_template_get(m, op->a, p, bits), b;
+    unsigned a = h == SG_H_LO_u64 || h == SG_H_HI_u64 ? 0 : sg_template_get(m, op->a, p, bits), b, c;
     switch (h) {
     case SG_H_LO_u64:
     case SG_H_HI_u64: lane_narrow(m, d, op->a, p, h == SG_H_HI_u64); return;
@@ -392,16 +407,31 @@ static void narrow_one(struct template *m, const struct sg_op *op, int h, unsign
         with(m, V_MUL32, T1, a, op->b, p);
         with(m, V_ADD32, d, T1, op->c, p);
         return;
+    case SG_H_MULHI_s32:
     case SG_H_MULHI_u32: /* even lanes, then odd ones */
         b = sg_template_get(m, op->b, p, true);
         sg_x86_v(x, V_SHI64, SHI_SHR, T1, a, 32);
         sg_x86_v(x, V_SHI64, SHI_SHR, T2, b, 32);
-        sg_x86_v(x, V_MULU, T2, T1, T2, -1);
-        sg_x86_v(x, V_MULU, T1, a, b, -1);
+        sg_x86_v(x, h == SG_H_MULHI_s32 ? V_MULS : V_MULU, T2, T1, T2, -1);
+        sg_x86_v(x, h == SG_H_MULHI_s32 ? V_MULS : V_MULU, T1, a, b, -1);
         sg_x86_v(x, V_SHI64, SHI_SHR, T1, T1, 32);
         sg_x86_mov_imm(x, RCX, 0xAAAA);
         sg_x86_k_from(x, 7, RCX, false);
         sg_x86_vk(x, V_BLEND32, d, T1, T2, -1, 7, false);
+        return;
+    case SG_H_SHF_L_WRAP:
+    case SG_H_SHF_L_CLAMP:
+    case SG_H_SHF_R_WRAP:
+    case SG_H_SHF_R_CLAMP: funnel(m, op, h, p, d); return;
+    case SG_H_BFE_u32:
+        b = sg_template_get(m, op->b, p, true);
+        c = sg_template_get(m, op->c, p, true);
+        sg_x86_vmb(x, V_AND32, T1, b, TABLE(low8), -1);
+        sg_x86_vmb(x, V_AND32, T2, c, TABLE(low8), -1);
+        sg_x86_v(x, V_SHR32, T1, a, T1, -1);
+        sg_x86_v(x, V_TERN32, d, d, d, 0xFF); /* all ones */
+        sg_x86_v(x, V_SHL32, d, d, T2, -1);
+        sg_x86_v(x, V_TERN32, d, T1, T1, 0x0C); /* T1 & ~d */
         return;
     case SG_H_FMA_SAT_f32:
         b = sg_template_get(m, op->b, p, false);

@@ -127,7 +127,7 @@ struct sg_template_table {
     /* of pairs of halves; the upper half; 1; a little less than half of a bf16's last place; a NaN */
     uint32_t magnitude16, sign16, inf_f16, inf_bf16, high16, one, below_half, nan_bf16;
     uint32_t limit_f, limit_s;                                   /* 2^31; 2^31 - 1 */
-    uint32_t far, three, low5;                                   /* all bits but those of 60; 3; 31 */
+    uint32_t far, three, low5, bits32;                           /* all bits but those of 60; 3; 31; 32 */
     uint32_t lane[32];                                           /* 0, 1, 2, … */
     uint64_t far64, high64;                                      /* the same of 64 bits; the upper half */
     uint64_t nan64, sign64, magnitude64, one_d, most_s, top_bit; /* 2^31 - 1; 2^31 */

@@ -30,6 +30,7 @@ _Alignas(64) const struct sg_template_table sg_template_table = {
     .far = ~60u,
     .three = 3,
     .low5 = 31,
+    .bits32 = 32,
     .lane = {R32(1)},
     .far64 = ~60ull,
     .high64 = 0xFFFFFFFF00000000u,

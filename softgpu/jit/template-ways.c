@@ -37,6 +37,7 @@ const struct sg_template_way sg_template_ways[SG_H_COUNT] = {
     [SG_H_AND_u16] = {V_AND32, BIN16, 0, 0, 0}, [SG_H_OR_u16] = {V_OR32, BIN16, 0, 0, 0},
     [SG_H_XOR_u16] = {V_XOR32, BIN16, 0, 0, 0},
     [SG_H_ABS_s32] = {V_ABS32, UN, 0, 0, 0}, [SG_H_ABS_s64] = {V_ABS64, UN, 0, 1, 0},
+    [SG_H_CLZ_u32] = {V_LZ32, UN, 0, 0, 0},
     [SG_H_SHL_u32] = {V_SHL32, BIN, 0, 0, 0}, [SG_H_SHR_u32] = {V_SHR32, BIN, 0, 0, 0},
     [SG_H_SHR_s32] = {V_SAR32, BIN, 0, 0, 0},
     [SG_H_LOP3] = {V_TERN32, TERN, 0, 0, 0},
@@ -109,6 +110,7 @@ const struct sg_template_way sg_template_ways[SG_H_COUNT] = {
     CF(LTU, NGE_UQ), CF(LEU, NGT_UQ), CF(GTU, NLE_UQ), CF(GEU, NLT_UQ), CF(NUM, ORD), CF(NAN, UNORD),
 #define S(N) [SG_H_##N] = {0, SPECIAL, 0, 0, 0}
     S(MOV_u32), S(MOV_u64), S(MAD_u32), S(MAD_u64), S(MULW_u32), S(MULW_s32), S(MADW_u32), S(MADW_s32), S(MULHI_u32),
+    S(MULHI_s32), S(SHF_L_WRAP), S(SHF_L_CLAMP), S(SHF_R_WRAP), S(SHF_R_CLAMP), S(BFE_u32),
     S(NEG_s32), S(NEG_s64), S(NOT_u32), S(NOT_u64),
     S(SHL_u64), S(SHR_u64), S(SHR_s64), S(ZX_u64), S(SX_u64), S(LO_u64), S(HI_u64), S(PACK_u64), S(HI_u32),
     S(PACK_u32), S(SX16_u32), S(SX8_u32), S(SELP_u32), S(SELP_u64),

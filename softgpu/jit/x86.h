@@ -76,6 +76,7 @@ enum sg_x86_v {
     V_MINS64 = SG_V(2, 1, 1, 0x39, 6),
     V_MAXS64 = SG_V(2, 1, 1, 0x3D, 6),
     V_ABS32 = SG_V(2, 1, 0, 0x1E, 6),
+    V_LZ32 = SG_V(2, 1, 0, 0x44, 6), /* vplzcntd */
     V_ABS64 = SG_V(2, 1, 1, 0x1F, 6),
     V_ZX = SG_V(2, 1, 0, 0x35, 5),     /* vpmovzxdq */
     V_SX = SG_V(2, 1, 0, 0x25, 5),     /* vpmovsxdq */
