@@ -298,8 +298,26 @@ static bool find_uniform(struct sg_costs *c, const struct sg_code *code)
 struct sg_costs *sg_costs_free(struct sg_costs *c)
 {
     if (c)
-        free(c->reg.p), free(c->inst), free(c->first), free(c->rolled), free(c);
+        free(c->reg.p), free(c->inst), free(c->first), free(c->plain), free(c->slots), free(c->rolled), free(c);
     return NULL;
+}
+
+/* Operations whose instruction only takes its time and its pipes: profile.c follows rows of them at once. */
+static void find_plain(struct sg_costs *c, const struct sg_code *code, sg_fn bb)
+{
+    for (uint32_t k = code->nop; k-- > 0;) {
+        const struct sg_cost *x = &c->inst[code->op[k].src];
+        unsigned all = 0;
+        for (unsigned p = 0; p < SG_PIPES; p++)
+            all += x->slots[p];
+        if (code->op[k].fn == bb || x->kind != SG_COST_PLAIN || x->branches || x->slots[SG_PIPE_FP64] ||
+            all > UINT8_MAX)
+            continue;
+        bool more = c->plain[k + 1] < UINT8_MAX;
+        c->plain[k] = (uint8_t)(more ? c->plain[k + 1] + 1 : 1);
+        for (unsigned p = 0; p < SG_PIPES; p++)
+            c->slots[k][p] = (uint16_t)((more ? c->slots[k + 1][p] : 0) + (c->first[k] ? x->slots[p] : 0));
+    }
 }
 
 struct sg_costs *sg_costs_new(const struct sg_code *code, sg_fn bb, const struct sg_constants *constants)
@@ -314,8 +332,10 @@ struct sg_costs *sg_costs_new(const struct sg_code *code, sg_fn bb, const struct
     c->k = constants;
     c->inst = dt_calloc(code->nsrc + 1, sizeof *c->inst);
     c->first = dt_calloc(code->nop + 1, 1);
+    c->plain = dt_calloc(code->nop + 1, 1);
+    c->slots = dt_calloc(code->nop + 1, sizeof *c->slots);
     c->rolled = dt_calloc(code->nbb + 1, 1);
-    bool full = !c->inst || !c->first || !c->rolled;
+    bool full = !c->inst || !c->first || !c->plain || !c->slots || !c->rolled;
     for (uint32_t k = 0; k < code->nsrc && !full; k++) {
         const struct ptx_function *f = code->src[k].f;
         const struct ptx_inst *i = &f->inst[code->src[k].inst];
@@ -362,6 +382,8 @@ struct sg_costs *sg_costs_new(const struct sg_code *code, sg_fn bb, const struct
     for (uint32_t k = 0; k + 1 < code->nop && !full; k++)
         if (code->op[k].fn == bb)
             c->rolled[code->op[k].x] = is_rolled(&code->src[code->op[k + 1].src]);
+    if (!full)
+        find_plain(c, code, bb);
     free(functions.p);
     return full ? sg_costs_free(c) : c;
 }

@@ -45,7 +45,9 @@ struct sg_costs {
     const struct sg_constants *k;
     struct sg_cost *inst; /* by code->src */
     uint8_t *first;       /* by operation: it is the first one of its instruction */
-    uint8_t *rolled;      /* by basic block: a loop that ptxas is told not to unroll begins here */
+    uint8_t *plain; /* by operation: how many there are from it on, in a row, of which only time and slots count */
+    uint16_t (*slots)[SG_PIPES]; /* by operation: of the plain ones from it on; at 0 where there are none */
+    uint8_t *rolled;             /* by basic block: a loop that ptxas is told not to unroll begins here */
     struct dt_vec(uint32_t) reg;
     uint32_t nreg;
     bool atomics; /* the code has some */

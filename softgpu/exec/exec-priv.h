@@ -28,6 +28,9 @@ struct sg_products { /* matrix.inc, per instruction set; `lay` is what lay_f or 
     void (*offsets)(const struct sg_fragment *f, const struct sg_lines *m, unsigned i, uint32_t *off);
     void (*fetch)(const struct sg_fragment *f, const struct sg_lines *m, void *const *reg);
     void (*put)(const struct sg_fragment *f, const struct sg_lines *m, void *const *reg);
+    /* The whole of a product of halves with sums in f32, or NULL; false: it is not one of its own, nothing is done. */
+    bool (*halves)(const struct sg_tiles *s, const uint32_t *const *a, const uint32_t *const *b,
+                   const uint32_t *const *c, uint32_t *const *d);
 };
 extern const struct sg_products sg_products_v1, sg_products_v3, sg_products_v4;
 const struct sg_products *sg_isa_products(void); /* those for this CPU */
@@ -59,6 +62,11 @@ void *sg_stray(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_
 const struct sg_range *sg_find_range(struct sg_warp *w, const struct sg_op *op, uint64_t lo, uint64_t bytes);
 void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_range *range, unsigned lane, uint64_t lo,
                    uint64_t bytes, enum sg_access how);
+/* Nobody but this block has touched the bytes: true, and it is recorded; also where nothing is to be recorded. */
+bool sg_race_whole(struct sg_warp *w, const struct sg_range *range, uint64_t lo, uint64_t bytes, enum sg_access how);
+/* sg_race_check of all active lanes, at base + at[lane]. */
+void sg_race_lanes(struct sg_warp *w, const struct sg_op *op, const struct sg_range *range, uint64_t base,
+                   const uint32_t *at, uint64_t bytes, enum sg_access how);
 /* One atomic operation (op->sub, op->type, op->size) on `old`; c: compare-and-swap's new value. */
 uint64_t sg_atomic_value(const struct sg_op *op, uint64_t old, uint64_t b, uint64_t c, bool global);
 

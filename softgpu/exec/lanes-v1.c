@@ -2,5 +2,6 @@
  * isa.c. */
 #define SG_TABLE sg_lanes_v1
 #define SG_PRODUCTS sg_products_v1
+#define SG_MMA_HALVES NULL
 #include "softgpu/exec/lanes.inc"
 #include "softgpu/exec/matrix.inc"

@@ -20,7 +20,7 @@
  * rounded to f16 once at the end where D is f16. Subnormals count, any NaN gives the canonical one. f64: the same in
  * f64, in the rounding mode asked for. Integers: exact sum, then cut to 32 bits, or clamped with .satfinite. The manual
  * leaves order, rounding and intermediate precision of floats open, and tensor cores differ from each other there;
- * docs/CHOICES.md. matrix.inc does the products.
+ * docs/CHOICES.md. matrix.inc does the products, matrix-halves.inc the commonest.
  *
  * All 32 lanes must be there (the operation before is a bar.warp.sync of all): less is undefined in PTX, and a fault
  * here.
@@ -204,6 +204,10 @@ static void mma_float(struct sg_warp *w, const struct sg_mma *s, const uint32_t 
     float lay[MAX_N], acc[MAX_SUMS];
     const unsigned tiles = s->tiles.high * s->tiles.wide;
     rows_of(w, ref, s->at_c + s->c.regs, row);
+    if (p->halves && s->c.type == PTX_F32 && s->d.type == PTX_F32 &&
+        p->halves(&s->tiles, (const uint32_t *const *)row + s->at_a, (const uint32_t *const *)row + s->at_b,
+                  (const uint32_t *const *)row + s->at_c, row))
+        return;
     p->lay_f(&s->tiles, (const uint32_t *const *)row + s->at_b, lay);
     p->take_f(s->c.type == PTX_F16, tiles, (const uint32_t *const *)row + s->at_c, acc);
     p->product_f(&s->tiles, (const uint32_t *const *)row + s->at_a, lay, acc);

@@ -9,6 +9,7 @@
 #include "softgpu/exec/profile-priv.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "softgpu/exec/exec-priv.h"
@@ -112,6 +113,34 @@ unsigned sg_profile_banks(const uint64_t *addr, uint32_t mask, unsigned bytes, u
     return passes ? passes : 1;
 }
 
+/* Elements that are aligned: how many meet in a bank depends on how far they are from each other. */
+unsigned sg_profile_passes(struct sg_profiler *p, const struct sg_op *op, const uint64_t *addr, uint32_t mask,
+                           unsigned bytes, unsigned *words)
+{
+    uint32_t at[SG_LANES];
+    uint64_t bits = addr[0] & (bytes - 1), far = 0;
+    if (!op || mask != SG_ALL || (bytes != 4 && bytes != 8 && bytes != 16))
+        return sg_profile_banks(addr, mask, bytes, words);
+    for (unsigned l = 0; l < SG_LANES; l++) {
+        uint64_t d = addr[l] - addr[0];
+        far |= (d + (1u << 30)) >> 31;
+        at[l] = (uint32_t)d;
+    }
+    for (unsigned l = 0; l < SG_LANES; l++)
+        bits |= at[l] & (bytes - 1);
+    if (bits || far)
+        return sg_profile_banks(addr, mask, bytes, words);
+    struct pattern *x = &p->pattern[op->site % p->npattern];
+    if (x->op != op || x->bytes != bytes || memcmp(x->at, at, sizeof at) != 0) {
+        *x = (struct pattern){.op = op, .bytes = bytes};
+        x->passes = sg_profile_banks(addr, mask, bytes, &x->words);
+        memcpy(x->at, at, sizeof at);
+    }
+    if (words)
+        *words += x->words;
+    return x->passes;
+}
+
 static uint64_t hash_of(uint64_t x) { return (x * 0x9E3779B97F4A7C15u) >> 48; }
 
 static bool seen_grow(struct sectors *s)
@@ -145,6 +174,12 @@ static bool first_seen(struct sectors *s, uint64_t sector)
     s->at[h & (s->cap - 1)] = sector;
     s->n++;
     return true;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
 }
 
 static void l1_unlink(struct sg_profiler *p, uint32_t i)
@@ -218,8 +253,41 @@ static uint32_t l1_read(struct sg_profiler *p, uint64_t line, uint32_t sectors)
     return sectors;
 }
 
-bool sg_profile_global(struct sg_profiler *p, const struct sg_cost *c, const uint64_t *addr, uint32_t mask,
-                       unsigned bytes, unsigned *ret_passes)
+void sg_profile_sort(struct sectors *s, uint32_t n)
+{
+    uint64_t *a = s->at, *b = n > 64 ? dt_malloc(n * sizeof *b) : NULL, differs = 0;
+    for (uint32_t i = 1; i < n; i++)
+        differs |= a[i] ^ a[0];
+    if (!b) {
+        qsort(a, n, sizeof *a, by_number);
+        return;
+    }
+    for (unsigned shift = 0; shift < 64 && differs >> shift; shift += 8) { /* by the lowest digit first */
+        uint32_t count[256] = {0}, sum = 0;
+        if (!(differs >> shift & 0xFF))
+            continue;
+        for (uint32_t i = 0; i < n; i++)
+            count[a[i] >> shift & 0xFF]++;
+        for (unsigned k = 0; k < 256; k++) {
+            uint32_t c = count[k];
+            count[k] = sum;
+            sum += c;
+        }
+        for (uint32_t i = 0; i < n; i++)
+            b[count[a[i] >> shift & 0xFF]++] = a[i];
+        uint64_t *t = a;
+        a = b;
+        b = t;
+    }
+    if (a != s->at) {
+        memcpy(s->at, a, n * sizeof *a);
+        b = a;
+    }
+    free(b);
+}
+
+bool sg_profile_global(struct sg_profiler *p, const struct sg_cost *c, const struct sg_op *op, const uint64_t *addr,
+                       uint32_t mask, unsigned bytes, unsigned *ret_passes)
 {
     uint64_t line[2 * SG_LANES];
     uint32_t sectors[2 * SG_LANES];
@@ -254,8 +322,8 @@ bool sg_profile_global(struct sg_profiler *p, const struct sg_cost *c, const uin
         }
     }
     /* quarters of clocks: what meets in a bank, four lines' tags in a clock and a little more, the bytes */
-    unsigned words = 0, banks = 4 * sg_profile_banks(addr, mask, bytes, &words), tags = n * p->costs->k->l1_line / 8,
-             data = 4 * 4 * words / p->l1_bytes_clock;
+    unsigned words = 0, banks = 4 * sg_profile_passes(p, op, addr, mask, bytes, &words),
+             tags = n * p->costs->k->l1_line / 8, data = 4 * 4 * words / p->l1_bytes_clock;
     *ret_passes = banks > tags ? banks : tags;
     *ret_passes = data > *ret_passes ? data : *ret_passes;
     if (load)

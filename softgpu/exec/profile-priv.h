@@ -17,6 +17,7 @@ enum {
     SEEN = 1 << 16,     /* sectors of a block, twice */
     MEET = 4096,        /* lines of a block in which there are atomics */
     GROUPS = 8,         /* of copies under way */
+    PATTERNS = 512,     /* that are kept, by the operations' sites */
     MAX_STEPS = 4 << 20 /* of a block: what comes then is taken to be like what came before */
 };
 
@@ -81,7 +82,12 @@ struct sg_profiler {          /* of one block */
         uint32_t n, cap;
     } seen[2]; /* that were read past the L1, and written */
     uint32_t nmeet;
-    struct meet *meet;        /* NULL: no atomics yet */
+    struct meet *meet; /* NULL: no atomics yet */
+    struct pattern {   /* of an operation's addresses, when it came last */
+        const struct sg_op *op;
+        uint32_t bytes, passes, words, at[SG_LANES]; /* at: how far behind the first */
+    } * pattern;
+    uint32_t npattern;
     uint64_t steps, executed; /* thread-instructions that were followed */
     struct sg_profile sum;
     bool spun, ended;
@@ -104,13 +110,27 @@ void sg_profile_met(struct sg_profiler *p);
 void sg_profile_arrive(struct sg_profiler *p, struct warp_time *t, uint32_t n);
 void sg_profile_leave(struct sg_profiler *p, struct warp_time *t);
 
+/* The clocks of the warp's registers. */
+static inline int64_t *sg_profile_ready(struct sg_profiler *p, uint32_t warp)
+{
+    return &p->ready[(size_t)warp * (p->costs->nreg + 1) * CLOCKS];
+}
+/* n operations of costs->plain from number `from` on: their time and their slots. */
+void sg_profile_plain(struct sg_profiler *p, struct warp_time *t, const struct sg_code *code, uint32_t warp,
+                      uint32_t from, uint32_t n);
+
 /* ---- profile-memory.c -------------------------------------------------------------------------------------------- */
 
 /* Passes that an access of all these lanes makes over the 32 banks of shared memory; in words, how many it takes. */
 unsigned sg_profile_banks(const uint64_t *addr, uint32_t mask, unsigned bytes, unsigned *words);
+/* The same; addresses as far from each other as those of the operation before are not looked at again. op: or NULL. */
+unsigned sg_profile_passes(struct sg_profiler *p, const struct sg_op *op, const uint64_t *addr, uint32_t mask,
+                           unsigned bytes, unsigned *words);
 /* A load, store or atomic of global memory: what the L1 and the L2 see of it. True: a load that the L1 had. */
-bool sg_profile_global(struct sg_profiler *p, const struct sg_cost *c, const uint64_t *addr, uint32_t mask,
-                       unsigned bytes, unsigned *ret_passes);
+bool sg_profile_global(struct sg_profiler *p, const struct sg_cost *c, const struct sg_op *op, const uint64_t *addr,
+                       uint32_t mask, unsigned bytes, unsigned *ret_passes);
+/* The first n sectors of the table by their numbers. */
+void sg_profile_sort(struct sectors *s, uint32_t n);
 /* A load is there when the lines that it found are: one that an earlier miss asked for is on its way. A warp that comes
  * to it sooner than the one that was followed first would have asked for it itself. */
 void sg_profile_under_way(struct sg_profiler *p, const int64_t at[CLOCKS], int64_t latency[CLOCKS]);

@@ -41,6 +41,44 @@ void sg_profile_enter(const struct sg_costs *c, struct warp_time *t, uint32_t bb
     t->bb = bb;
 }
 
+void sg_profile_plain(struct sg_profiler *p, struct warp_time *t, const struct sg_code *code, uint32_t warp,
+                      uint32_t from, uint32_t n)
+{
+    const struct sg_costs *costs = p->costs;
+    const uint16_t *begin = costs->slots[from], *end = n < costs->plain[from] ? costs->slots[from + n] : NULL;
+    for (unsigned i = 0; i < SG_PIPES; i++) {
+        uint32_t slots = begin[i] - (end ? (uint32_t)end[i] : 0);
+        p->sum.slots[i] += slots;
+        t->slots += slots;
+    }
+    p->steps += n;
+    int64_t *ready = sg_profile_ready(p, warp), last_near = t->last[NEAR], last_far = t->last[FAR];
+    const uint32_t *regs = costs->reg.p;
+    for (uint32_t k = from; k < from + n; k++) {
+        if (!costs->first[k])
+            continue;
+        const struct sg_cost *c = &costs->inst[code->op[k].src];
+        const uint32_t *reg = regs + c->reg;
+        int64_t near = t->clock[NEAR], far = t->clock[FAR];
+        for (unsigned i = 0; i < c->reads; i++) {
+            const int64_t *r = ready + (size_t)reg[i] * CLOCKS;
+            near = r[NEAR] > near ? r[NEAR] : near;
+            far = r[FAR] > far ? r[FAR] : far;
+        }
+        for (unsigned i = 0; i < c->writes; i++) {
+            int64_t *r = ready + (size_t)regs[c->dest + i] * CLOCKS;
+            r[NEAR] = near + c->latency;
+            r[FAR] = far + c->latency;
+        }
+        if (c->total) {
+            last_near = near > last_near ? near : last_near;
+            last_far = far > last_far ? far : last_far;
+        }
+    }
+    t->last[NEAR] = last_near;
+    t->last[FAR] = last_far;
+}
+
 static double pipe_clocks(uint64_t slots, double lanes) { return lanes > 0 ? (double)slots * SG_LANES / lanes : 0; }
 
 int64_t sg_profile_asked(const struct sg_profiler *p, unsigned k)

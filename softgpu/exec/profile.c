@@ -37,7 +37,7 @@
 static void profile_free(struct sg_profiler *p)
 {
     free(p->warp), free(p->ready), free(p->l1), free(p->chains), free(p->seen[READ].at), free(p->seen[WRITTEN].at),
-        free(p->meet), free(p);
+        free(p->meet), free(p->pattern), free(p);
 }
 
 void sg_profile_free(struct sg_worker *wk)
@@ -92,9 +92,11 @@ int sg_profile_block_start(struct sg_block *b)
     p->ready = dt_calloc((size_t)run->nwarp * (costs->nreg + 1) * CLOCKS, sizeof *p->ready);
     p->l1 = dt_calloc(p->lines, sizeof *p->l1);
     p->chains = dt_malloc(LINES * sizeof *p->chains);
+    p->npattern = run->code->nsite < PATTERNS ? run->code->nsite + 1 : PATTERNS;
+    p->pattern = dt_calloc(p->npattern, sizeof *p->pattern);
     for (unsigned k = 0; k < 2; k++)
         p->seen[k].at = dt_calloc(p->seen[k].cap, sizeof *p->seen[k].at);
-    if (!p->warp || !p->ready || !p->l1 || !p->chains || !p->seen[READ].at || !p->seen[WRITTEN].at)
+    if (!p->warp || !p->ready || !p->l1 || !p->chains || !p->pattern || !p->seen[READ].at || !p->seen[WRITTEN].at)
         return DT_E_NOMEM;
     memset(p->chains, 0xFF, LINES * sizeof *p->chains);
     for (uint32_t i = 0; i < b->nwarp; i++)
@@ -115,7 +117,7 @@ static uint32_t guard_of(const struct sg_warp *w, const struct sg_op *op)
 
 static int64_t *ready_of(struct sg_profiler *p, const struct sg_warp *w, uint32_t reg)
 {
-    return &p->ready[((size_t)w->index * (p->costs->nreg + 1) + reg) * CLOCKS];
+    return sg_profile_ready(p, w->index) + (size_t)reg * CLOCKS;
 }
 
 /* When all that the instruction reads is there. */
@@ -241,7 +243,7 @@ static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t
     } else if (shared) {
         for (uint32_t m = c->joined ? shared : 0; m; m &= m - 1)
             addr[__builtin_ctz(m)] -= c->back;
-        passes = c->absorbed ? 1 : sg_profile_banks(addr, shared, c->joined ? c->joined : bytes, NULL);
+        passes = c->absorbed ? 1 : sg_profile_passes(p, op, addr, shared, c->joined ? c->joined : bytes, NULL);
         latency[NEAR] = latency[FAR] = con->shared_hit;
         if (load || c->kind == SG_COST_ATOM)
             later(at, t->shared_store);
@@ -262,7 +264,7 @@ static void memory(struct sg_profiler *p, struct sg_warp *w, struct warp_time *t
     } else if (global) {
         p->touched.n = 0;
         uint64_t read = p->sum.l2_read;
-        hit = sg_profile_global(p, c, addr, global, bytes, &passes);
+        hit = sg_profile_global(p, c, op, addr, global, bytes, &passes);
         if (at[NEAR] < p->met.at[NEAR] + p->l2_clocks)
             p->met.first += p->sum.l2_read - read;
         p->sum.l1_quarters += passes > 4 * p->turns ? passes : 4 * p->turns;
@@ -310,7 +312,7 @@ static bool piece(struct sg_profiler *p, struct warp_time *t, const struct sg_co
     if (shared) {
         p->sum.shared_passes += passes = sg_profile_banks(addr, SG_ALL, bytes, NULL);
     } else {
-        hit = sg_profile_global(p, c, addr, SG_ALL, bytes, &passes);
+        hit = sg_profile_global(p, c, NULL, addr, SG_ALL, bytes, &passes);
         p->sum.l1_quarters += passes;
         passes = (passes + 3) / 4;
     }
@@ -520,18 +522,24 @@ static void follow(struct sg_profiler *p, struct sg_warp *w, const struct sg_op 
 void sg_profile_run(struct sg_warp *w, const struct sg_op *op)
 {
     struct sg_profiler *p = w->blk->follow;
+    struct warp_time *t = &p->warp[w->index];
+    const struct sg_op *first = w->code->op;
     while (op) {
-        if (p->steps < MAX_STEPS) {
-            follow(p, w, op);
+        uint32_t n = p->costs->plain[op - first];
+        if (n > 1 && p->steps + n <= MAX_STEPS && !t->waits && !t->stopped && t->same <= SPIN) {
+            /* what they do and what they take have nothing to do with each other */
+            const struct sg_op *from = op, *next;
+            do {
+                next = sg_step(w, op++);
+            } while (next == op && op < from + n);
+            sg_profile_plain(p, t, w->code, w->index, (uint32_t)(from - first), (uint32_t)(op - from));
+            op = next;
+            continue;
         }
+        if (p->steps < MAX_STEPS)
+            follow(p, w, op);
         op = sg_step(w, op);
     }
-}
-
-static int by_number(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
 }
 
 /* The sectors are put in order, to be compared with what a neighbour did. Returns the pages of DRAM where they lie. */
@@ -542,7 +550,7 @@ static uint64_t pages_of(struct sectors *s)
     for (uint32_t i = 0; i < s->cap; i++)
         if (s->at[i])
             s->at[n++] = s->at[i];
-    qsort(s->at, n, sizeof *s->at, by_number);
+    sg_profile_sort(s, n);
     for (uint32_t i = 0; i < n; i++)
         pages += !i || (s->at[i] - 1) / PAGE_SECTORS != (s->at[i - 1] - 1) / PAGE_SECTORS;
     return pages;

@@ -57,7 +57,7 @@ void sg_track_range(struct sg_warp *w, const struct sg_op *op, const struct sg_r
         wk->sectors[1] += n;
         track_mark(wk, r, true, s, n);
     }
-    if (wk->race && !r->read_only) {
+    if (wk->race && !r->read_only && !sg_race_whole(w, r, lo, bytes, how)) {
         uint64_t step = (uint64_t)op->size * op->n;
         for (uint64_t at = lo; at < lo + bytes; at += step ? step : bytes) {
             unsigned lane = step && bytes > step ? (unsigned)((at - lo) / step) : (unsigned)__builtin_ctz(w->mask);
@@ -110,25 +110,12 @@ void sg_track_lanes(struct sg_warp *w, const struct sg_op *op, const uint64_t *a
         wk->sectors[1] += n;
 }
 
-void sg_track_offsets(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t base,
-                      const uint32_t *at, unsigned bytes, enum sg_access how)
+/* The sectors of all lanes; inactive ones have an active one's address. */
+static void track_offsets(struct sg_worker *wk, const struct sg_range *r, uint64_t base, const uint32_t *at,
+                          enum sg_access how)
 {
-    struct sg_worker *wk = w->wk;
-    if (wk->race && !r->read_only) {
-        uint64_t addr[SG_LANES];
-        for (unsigned l = 0; l < SG_LANES; l++)
-            addr[l] = base + at[l];
-        sg_track_lanes(w, op, addr, w->mask, bytes, how);
-        return;
-    }
-    if (!wk->map)
-        return;
-    if (how == SG_ATOMIC) {
-        sg_track_offsets(w, op, r, base, at, bytes, SG_READ);
-        how = SG_WRITE;
-    }
-    struct sg_map *map = &wk->map[2 * r->index + (how == SG_WRITE)];
-    if (__builtin_expect(!map->bits, 0) && !new_map(wk, r, map))
+    struct sg_map *map = wk->map ? &wk->map[2 * r->index + (how == SG_WRITE)] : NULL;
+    if (map && __builtin_expect(!map->bits, 0) && !new_map(wk, r, map))
         return;
     /* Aligned elements of at most 32 bytes: one sector each. Nearly always they ascend, then a change is a new one. */
     const uint64_t low = base & 31, from = (base >> 5) - (r->base >> 5);
@@ -146,12 +133,27 @@ void sg_track_offsets(struct sg_warp *w, const struct sg_op *op, const struct sg
         for (unsigned l = 0; l < SG_LANES; l++)
             n += first_time(wk, s[l]);
     }
-    for (unsigned l = 0; l < SG_LANES; l++) {
+    for (unsigned l = 0; map && l < SG_LANES; l++) {
         const uint64_t k = from + s[l];
         map->bits[k >> 6] |= 1ull << (k & 63);
         map->dirty[k / 64 / GROUP] = 1;
     }
     wk->sectors[how == SG_WRITE] += n;
+}
+
+void sg_track_offsets(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t base,
+                      const uint32_t *at, unsigned bytes, enum sg_access how)
+{
+    struct sg_worker *wk = w->wk;
+    bool race = wk->race && !r->read_only;
+    if (race)
+        sg_race_lanes(w, op, r, base, at, bytes, how);
+    if (!wk->map && !race)
+        return;
+    if (how != SG_WRITE)
+        track_offsets(wk, r, base, at, SG_READ);
+    if (how != SG_READ)
+        track_offsets(wk, r, base, at, SG_WRITE);
 }
 
 void sg_track_halves(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t base,

@@ -14,33 +14,7 @@ bool sg_template_knows(const struct sg_op *op, int h)
     return sg_template_ways[h].form != NOTHING;
 }
 
-/* ---- results ----------------------------------------------------------------------------------------------------- */
-/* Where piece p of the result is made: a temporary where it is merged afterwards. */
-static unsigned to(struct template *m, uint32_t ref, unsigned p, enum raw_kind raw)
-{
-    return m->guard ? T0 : sg_template_out(m, ref, p, raw, false);
-}
-
-/* Lanes that the guard leaves out may have any bits, those of NaNs, too: what is merged with them is not raw. */
-static void lane_done(struct template *m, uint32_t ref, unsigned p, enum raw_kind raw, bool wide)
-{
-    if (!m->guard)
-        return;
-    if (raw)
-        sg_template_canon(m, T0, T0, raw);
-    sg_x86_vk(&m->x, wide ? V_LOAD64 : V_LOAD32, sg_template_out(m, ref, p, NOT_RAW, true), 0, T0, -1, m->guard + p,
-              false);
-}
-
-/* Subnormals of register s to zero, in register d. */
-static void flushed(struct template *m, unsigned d, unsigned s)
-{
-    if (d != s)
-        sg_x86_v(&m->x, V_LOAD32, d, 0, s, -1);
-    sg_x86_vmb(&m->x, V_TESTN32, 7, s, TABLE(exponent), -1);
-    sg_x86_vmk(&m->x, V_AND32, d, s, TABLE(sign), -1, 7, false, true);
-}
-
+/* ---- operations -------------------------------------------------------------------------------------------------- */
 static bool known_source(const struct sg_template_way *y) { return !y->raw; } /* its sources are looked at as bits */
 
 static void binary(struct template *m, const struct sg_op *op, const struct sg_template_way *y)
@@ -49,11 +23,11 @@ static void binary(struct template *m, const struct sg_op *op, const struct sg_t
     for (unsigned p = 0; p < (y->wide ? 4u : 2u); p++) {
         unsigned a = sg_template_get(m, op->a, p, bits);
         struct operand b = sg_template_operand(m, op->b, p, bits);
-        unsigned d = to(m, op->d, p, (enum raw_kind)y->raw);
+        unsigned d = sg_template_to(m, op->d, p, (enum raw_kind)y->raw);
         sg_template_op(m, (enum sg_x86_v)y->v, d, a, &b, -1);
         if (y->form == BIN16)
             sg_x86_vmb(&m->x, V_AND32, d, d, TABLE(low16), -1);
-        lane_done(m, op->d, p, (enum raw_kind)y->raw, y->wide);
+        sg_template_done(m, op->d, p, (enum raw_kind)y->raw, y->wide);
     }
 }
 
@@ -62,44 +36,44 @@ static void unary(struct template *m, const struct sg_op *op, const struct sg_te
     bool bits = known_source(y);
     for (unsigned p = 0; p < (y->wide ? 4u : 2u); p++) {
         struct operand a = sg_template_operand(m, op->a, p, bits);
-        unsigned d = to(m, op->d, p, (enum raw_kind)y->raw);
+        unsigned d = sg_template_to(m, op->d, p, (enum raw_kind)y->raw);
         sg_template_op(m, (enum sg_x86_v)y->v, d, 0, &a, -1);
-        lane_done(m, op->d, p, (enum raw_kind)y->raw, y->wide);
+        sg_template_done(m, op->d, p, (enum raw_kind)y->raw, y->wide);
     }
 }
 
 static void with_constant(struct template *m, const struct sg_op *op, const struct sg_template_way *y)
 {
     for (unsigned p = 0; p < (y->wide ? 4u : 2u); p++) {
-        unsigned a = sg_template_get(m, op->a, p, true), d = to(m, op->d, p, NOT_RAW);
+        unsigned a = sg_template_get(m, op->a, p, true), d = sg_template_to(m, op->d, p, NOT_RAW);
         sg_x86_vmb(&m->x, (enum sg_x86_v)y->v, d, a, SG_AT(R13, y->imm), -1);
-        lane_done(m, op->d, p, NOT_RAW, y->wide);
+        sg_template_done(m, op->d, p, NOT_RAW, y->wide);
     }
 }
 
 static void flushed_binary(struct template *m, const struct sg_op *op, const struct sg_template_way *y)
 {
     for (unsigned p = 0; p < 2; p++) {
-        flushed(m, T1, sg_template_get(m, op->a, p, false));
-        flushed(m, T2, sg_template_get(m, op->b, p, false));
-        unsigned d = to(m, op->d, p, RAW32);
+        sg_template_flushed(m, T1, sg_template_get(m, op->a, p, false));
+        sg_template_flushed(m, T2, sg_template_get(m, op->b, p, false));
+        unsigned d = sg_template_to(m, op->d, p, RAW32);
         sg_x86_v(&m->x, (enum sg_x86_v)y->v, d, T1, T2, -1);
-        flushed(m, d, d);
-        lane_done(m, op->d, p, RAW32, false);
+        sg_template_flushed(m, d, d);
+        sg_template_done(m, op->d, p, RAW32, false);
     }
 }
 
 static void fma_flushed(struct template *m, const struct sg_op *op)
 {
     for (unsigned p = 0; p < 2; p++) {
-        flushed(m, T1, sg_template_get(m, op->a, p, false));
-        flushed(m, T2, sg_template_get(m, op->b, p, false));
-        flushed(m, T0, sg_template_get(m, op->c, p, false));
+        sg_template_flushed(m, T1, sg_template_get(m, op->a, p, false));
+        sg_template_flushed(m, T2, sg_template_get(m, op->b, p, false));
+        sg_template_flushed(m, T0, sg_template_get(m, op->c, p, false));
         sg_x86_v(&m->x, V_FMA231PS, T0, T1, T2, -1);
-        flushed(m, T0, T0);
+        sg_template_flushed(m, T0, T0);
         if (!m->guard)
             sg_x86_v(&m->x, V_LOAD32, sg_template_out(m, op->d, p, RAW32, false), 0, T0, -1);
-        lane_done(m, op->d, p, RAW32, false);
+        sg_template_done(m, op->d, p, RAW32, false);
     }
 }
 
@@ -124,7 +98,7 @@ static void multiply_add(struct template *m, const struct sg_op *op, const struc
         sg_template_op(m, (enum sg_x86_v)y->v, d, x, &times, -1);
         if (!m->guard && d == T0)
             sg_x86_v(&m->x, V_LOAD32, sg_template_out(m, op->d, p, raw, false), 0, T0, -1);
-        lane_done(m, op->d, p, raw, y->wide);
+        sg_template_done(m, op->d, p, raw, y->wide);
     }
 }
 
@@ -138,10 +112,10 @@ static void lane_rounded(struct template *m, const struct sg_op *op, const struc
             if (!m->guard)
                 sg_x86_v(&m->x, V_LOAD32, sg_template_out(m, op->d, p, RAW32, false), 0, T0, -1);
         } else {
-            d = to(m, op->d, p, RAW32);
+            d = sg_template_to(m, op->d, p, RAW32);
             sg_x86_vround(&m->x, (enum sg_x86_v)y->v, d, a, b, y->imm);
         }
-        lane_done(m, op->d, p, RAW32, false);
+        sg_template_done(m, op->d, p, RAW32, false);
     }
 }
 
@@ -154,36 +128,27 @@ static void lane_lop3(struct template *m, const struct sg_op *op)
         sg_x86_v(&m->x, V_TERN32, T0, b, c, (int)(op->imm & 0xFF));
         if (!m->guard)
             sg_x86_v(&m->x, V_LOAD32, sg_template_out(m, op->d, p, NOT_RAW, false), 0, T0, -1);
-        lane_done(m, op->d, p, NOT_RAW, false);
+        sg_template_done(m, op->d, p, NOT_RAW, false);
     }
 }
 
 static void reciprocal(struct template *m, const struct sg_op *op, const struct sg_template_way *y)
 {
     for (unsigned p = 0; p < (y->wide ? 4u : 2u); p++) {
-        unsigned a = sg_template_get(m, op->a, p, false), d = to(m, op->d, p, (enum raw_kind)y->raw);
+        unsigned a = sg_template_get(m, op->a, p, false), d = sg_template_to(m, op->d, p, (enum raw_kind)y->raw);
         sg_x86_vm(&m->x, y->wide ? V_SPREAD64 : V_SPREAD32, T1, 0, SG_AT(R13, y->imm), -1);
         sg_x86_v(&m->x, (enum sg_x86_v)y->v, d, T1, a, -1);
-        lane_done(m, op->d, p, (enum raw_kind)y->raw, y->wide);
+        sg_template_done(m, op->d, p, (enum raw_kind)y->raw, y->wide);
     }
-}
-
-/* A NaN of memory may be a signalling one: with the other operand a NaN, vrangeps makes it quiet. */
-static unsigned quiet(struct template *m, unsigned t, uint32_t ref, unsigned p)
-{
-    unsigned s = sg_template_get(m, ref, p, false);
-    if (sg_template_is_raw(m, ref, p))
-        return s;
-    sg_template_canon(m, t, s, RAW32);
-    return t;
 }
 
 static void lane_minmax(struct template *m, const struct sg_op *op, const struct sg_template_way *y)
 {
     for (unsigned p = 0; p < 2; p++) {
-        unsigned a = quiet(m, T1, op->a, p), b = quiet(m, T2, op->b, p), d = to(m, op->d, p, RAW32);
+        unsigned a = sg_template_quiet(m, T1, op->a, p), b = sg_template_quiet(m, T2, op->b, p),
+                 d = sg_template_to(m, op->d, p, RAW32);
         sg_x86_v(&m->x, V_RANGEPS, d, a, b, y->imm);
-        lane_done(m, op->d, p, RAW32, false);
+        sg_template_done(m, op->d, p, RAW32, false);
     }
 }
 
@@ -255,8 +220,8 @@ static void lane_compare(struct template *m, const struct sg_op *op, const struc
     for (unsigned p = 0; p < n; p++) {
         unsigned a = sg_template_get(m, op->a, p, bits);
         if (y->form == COMPARE_Z) {
-            flushed(m, T1, a);
-            flushed(m, T2, sg_template_get(m, op->b, p, false));
+            sg_template_flushed(m, T1, a);
+            sg_template_flushed(m, T2, sg_template_get(m, op->b, p, false));
             sg_x86_v(&m->x, (enum sg_x86_v)y->v, 3 + p, T1, T2, y->imm);
         } else {
             struct operand b = sg_template_operand(m, op->b, p, bits);
@@ -328,9 +293,9 @@ static void lane_choose(struct template *m, const struct sg_op *op, bool wide)
             sg_x86_k_shr(&m->x, 5, 5, (wide ? 8 : 16) * p);
         }
         unsigned a = sg_template_get(m, op->a, p, true), b = sg_template_get(m, op->b, p, true),
-                 d = to(m, op->d, p, NOT_RAW);
+                 d = sg_template_to(m, op->d, p, NOT_RAW);
         sg_x86_vk(&m->x, wide ? V_BLEND64 : V_BLEND32, d, b, a, -1, k, false);
-        lane_done(m, op->d, p, NOT_RAW, wide);
+        sg_template_done(m, op->d, p, NOT_RAW, wide);
     }
 }
 
@@ -414,12 +379,27 @@ static void wide_one(struct template *m, const struct sg_op *op, int h, unsigned
     }
 }
 
+/* shf: the two words a and b, b above, by counts that wrap or end at 32. d is a temporary. */
+static void funnel(struct template *m, const struct sg_op *op, int h, unsigned p, unsigned d)
+{
+    struct sg_x86 *x = &m->x;
+    bool left = h == SG_H_SHF_L_WRAP || h == SG_H_SHF_L_CLAMP, wrap = h == SG_H_SHF_L_WRAP || h == SG_H_SHF_R_WRAP;
+    unsigned a = sg_template_get(m, op->a, p, true), b = sg_template_get(m, op->b, p, true),
+             c = sg_template_get(m, op->c, p, true);
+    sg_x86_vmb(x, wrap ? V_AND32 : V_MINU32, T1, c, wrap ? TABLE(low5) : TABLE(bits32), -1);
+    sg_x86_v(x, left ? V_SHL32 : V_SHR32, T2, left ? b : a, T1, -1);
+    sg_x86_vm(x, V_SPREAD32, d, 0, TABLE(bits32), -1);
+    sg_x86_v(x, V_SUB32, d, d, T1, -1);
+    sg_x86_v(x, left ? V_SHR32 : V_SHL32, d, left ? a : b, d, -1);
+    sg_x86_v(x, V_OR32, d, d, T2, -1);
+}
+
 /* What is made in d may read its sources after d's first write only where d is none of them. */
 static void narrow_one(struct template *m, const struct sg_op *op, int h, unsigned p, unsigned d)
 {
     struct sg_x86 *x = &m->x;
-    bool bits = h != SG_H_CVT_s32_f32_rz && h != SG_H_SAT_f32 && h != SG_H_FMA_SAT_f32;
-    unsigned a = h == SG_H_LO_u64 || h == SG_H_HI_u64 ? 0 : sg_template_get(m, op->a, p, bits), b;
+    bool bits = h != SG_H_SAT_f32 && h != SG_H_FMA_SAT_f32;
+    unsigned a = h == SG_H_LO_u64 || h == SG_H_HI_u64 ? 0 : sg_template_get(m, op->a, p, bits), b, c;
     switch (h) {
     case SG_H_LO_u64:
     case SG_H_HI_u64: lane_narrow(m, d, op->a, p, h == SG_H_HI_u64); return;
@@ -427,16 +407,31 @@ static void narrow_one(struct template *m, const struct sg_op *op, int h, unsign
         with(m, V_MUL32, T1, a, op->b, p);
         with(m, V_ADD32, d, T1, op->c, p);
         return;
+    case SG_H_MULHI_s32:
     case SG_H_MULHI_u32: /* even lanes, then odd ones */
         b = sg_template_get(m, op->b, p, true);
         sg_x86_v(x, V_SHI64, SHI_SHR, T1, a, 32);
         sg_x86_v(x, V_SHI64, SHI_SHR, T2, b, 32);
-        sg_x86_v(x, V_MULU, T2, T1, T2, -1);
-        sg_x86_v(x, V_MULU, T1, a, b, -1);
+        sg_x86_v(x, h == SG_H_MULHI_s32 ? V_MULS : V_MULU, T2, T1, T2, -1);
+        sg_x86_v(x, h == SG_H_MULHI_s32 ? V_MULS : V_MULU, T1, a, b, -1);
         sg_x86_v(x, V_SHI64, SHI_SHR, T1, T1, 32);
         sg_x86_mov_imm(x, RCX, 0xAAAA);
         sg_x86_k_from(x, 7, RCX, false);
         sg_x86_vk(x, V_BLEND32, d, T1, T2, -1, 7, false);
+        return;
+    case SG_H_SHF_L_WRAP:
+    case SG_H_SHF_L_CLAMP:
+    case SG_H_SHF_R_WRAP:
+    case SG_H_SHF_R_CLAMP: funnel(m, op, h, p, d); return;
+    case SG_H_BFE_u32:
+        b = sg_template_get(m, op->b, p, true);
+        c = sg_template_get(m, op->c, p, true);
+        sg_x86_vmb(x, V_AND32, T1, b, TABLE(low8), -1);
+        sg_x86_vmb(x, V_AND32, T2, c, TABLE(low8), -1);
+        sg_x86_v(x, V_SHR32, T1, a, T1, -1);
+        sg_x86_v(x, V_TERN32, d, d, d, 0xFF); /* all ones */
+        sg_x86_v(x, V_SHL32, d, d, T2, -1);
+        sg_x86_v(x, V_TERN32, d, T1, T1, 0x0C); /* T1 & ~d */
         return;
     case SG_H_FMA_SAT_f32:
         b = sg_template_get(m, op->b, p, false);
@@ -460,19 +455,11 @@ static void narrow_one(struct template *m, const struct sg_op *op, int h, unsign
         sg_x86_v(x, V_SHI32, SHI_SHL, T1, a, h == SG_H_SX8_u32 ? 24 : 16);
         sg_x86_v(x, V_SHI32, SHI_SAR, d, T1, h == SG_H_SX8_u32 ? 24 : 16);
         return;
-    case SG_H_PACK_u32:
+    default: /* PACK_u32 */
         b = sg_template_get(m, op->b, p, true);
         sg_x86_vmb(x, V_AND32, T1, a, TABLE(low16), -1);
         sg_x86_v(x, V_SHI32, SHI_SHL, T2, b, 16);
         sg_x86_v(x, V_OR32, d, T1, T2, -1);
-        return;
-    default: /* CVT_s32_f32_rz: too large gives the largest, NaN 0; the CPU gives 0x80000000 for all that do not fit */
-        sg_x86_v(x, V_LOAD32, T1, 0, a, -1);
-        sg_x86_v(x, V_CVT_S_F, d, 0, T1, -1);
-        sg_x86_vmk(x, V_CMPPS, 7, T1, TABLE(limit_f), SG_FCMP_GE, 0, false, true);
-        sg_x86_vmk(x, V_SPREAD32, d, 0, TABLE(limit_s), -1, 7, false, false);
-        sg_x86_v(x, V_CMPPS, 7, T1, T1, SG_FCMP_UNORD);
-        sg_x86_vk(x, V_XOR32, d, d, d, -1, 7, false);
     }
 }
 
@@ -530,18 +517,18 @@ static void special(struct template *m, const struct sg_op *op, int h)
         for (unsigned p = 0; p < (wide ? 4u : 2u); p++) {
             bool raw = sg_template_is_raw(m, op->a, p) && !wide;
             struct operand a = sg_template_operand(m, op->a, p, !raw);
-            unsigned d = to(m, op->d, p, raw ? RAW32 : NOT_RAW);
+            unsigned d = sg_template_to(m, op->d, p, raw ? RAW32 : NOT_RAW);
             sg_template_op(m, V_LOADU32, d, 0, &a, -1);
-            lane_done(m, op->d, p, raw ? RAW32 : NOT_RAW, wide);
+            sg_template_done(m, op->d, p, raw ? RAW32 : NOT_RAW, wide);
         }
         return;
     case SG_H_FNEG_f32:
     case SG_H_FABS_f32:
         for (unsigned p = 0; p < 2; p++) {
-            unsigned a = quiet(m, T1, op->a, p), d = to(m, op->d, p, RAW32);
+            unsigned a = sg_template_quiet(m, T1, op->a, p), d = sg_template_to(m, op->d, p, RAW32);
             bool neg = h == SG_H_FNEG_f32;
             sg_x86_vmb(&m->x, neg ? V_XOR32 : V_AND32, d, a, neg ? TABLE(sign) : TABLE(magnitude), -1);
-            lane_done(m, op->d, p, RAW32, false);
+            sg_template_done(m, op->d, p, RAW32, false);
         }
         return;
     case SG_H_ZX_u64:
@@ -563,7 +550,7 @@ static void special(struct template *m, const struct sg_op *op, int h)
         (wide ? wide_one : narrow_one)(m, op, h, p, T0);
         if (!m->guard)
             sg_x86_v(&m->x, V_LOAD32, sg_template_out(m, op->d, p, NOT_RAW, false), 0, T0, -1);
-        lane_done(m, op->d, p, NOT_RAW, wide);
+        sg_template_done(m, op->d, p, NOT_RAW, wide);
     }
 }
 
@@ -593,7 +580,12 @@ bool sg_template_lane(struct template *m, const struct sg_op *op, int h)
     case MINMAX: lane_minmax(m, op, y); break;
     case COMPARE:
     case COMPARE_Z: lane_compare(m, op, y); break;
-    default: special(m, op, h);
+    case HALF:
+    case HALF_FMA:
+    case HALF_CHOOSE:
+    case HALF_SIGN: sg_template_halves(m, op, y); break;
+    case SPECIAL: special(m, op, h); break;
+    default: sg_template_convert(m, op, y);
     }
     return true;
 }

@@ -72,7 +72,8 @@ enum {                    /* the stack frame, from rsp on; the first word is for
        SAVED_SP = 32,
        LIMIT_AT = 40, /* of shared memory: where 64, 128, 256 bytes begin no more */
        FACTS_AT = 64,
-       FRAME = FACTS_AT + FACTS * FACT_BYTES + 64
+       SPARE_AT = FACTS_AT + FACTS * FACT_BYTES, /* two registers' places, for the operation at hand */
+       FRAME = SPARE_AT + 128 + 64
 };
 
 struct sg_template_bb { /* of a basic block */
@@ -122,14 +123,16 @@ struct template
 
 /* Constants that code reads. */
 struct sg_template_table {
-    uint32_t nan32, sign, magnitude, exponent, low16, low8, one_f;
-    uint32_t limit_f, limit_s; /* 2^31; 2^31 - 1 */
-    uint32_t far, three, low5; /* all bits but those of 60; 3; 31 */
-    uint32_t lane[32];         /* 0, 1, 2, … */
-    uint64_t far64, high64;    /* the same of 64 bits; the upper half */
-    uint64_t nan64, sign64, magnitude64, one_d;
-    _Alignas(64) uint32_t ramp[3][16]; /* 0, 4, 8, …; 8 and 16 bytes a lane */
-    uint64_t wide_ramp[3][32];         /* the same for 32 lanes */
+    uint32_t nan32, sign, magnitude, exponent, low16, low8, one_f, large_f; /* 2^126 */
+    /* of pairs of halves; the upper half; 1; a little less than half of a bf16's last place; a NaN */
+    uint32_t magnitude16, sign16, inf_f16, inf_bf16, high16, one, below_half, nan_bf16;
+    uint32_t limit_f, limit_s;                                   /* 2^31; 2^31 - 1 */
+    uint32_t far, three, low5, bits32;                           /* all bits but those of 60; 3; 31; 32 */
+    uint32_t lane[32];                                           /* 0, 1, 2, … */
+    uint64_t far64, high64;                                      /* the same of 64 bits; the upper half */
+    uint64_t nan64, sign64, magnitude64, one_d, most_s, top_bit; /* 2^31 - 1; 2^31 */
+    _Alignas(64) uint32_t ramp[3][16];                           /* 0, 4, 8, …; 8 and 16 bytes a lane */
+    uint64_t wide_ramp[3][32];                                   /* the same for 32 lanes */
     /* which of two vectors' 32 words: by element, of elements of two; two elements of eight lanes, of those of four */
     uint32_t take2[2][16], take4[2][16];
 };
@@ -165,6 +168,12 @@ void sg_template_drop_row(struct template *m, uint32_t ref, bool wide);  /* no r
 void sg_template_trim(struct template *m);   /* what does not come again in the block goes to memory, and gives way */
 void sg_template_flush(struct template *m);  /* dirty pieces to memory; they stay */
 void sg_template_forget(struct template *m); /* no register has anything */
+/* Where piece p of the result is made: a temporary where it is merged afterwards, as sg_template_done does. */
+unsigned sg_template_to(struct template *m, uint32_t ref, unsigned p, enum raw_kind raw);
+void sg_template_done(struct template *m, uint32_t ref, unsigned p, enum raw_kind raw, bool wide);
+void sg_template_made(struct template *m, uint32_t ref, unsigned p, enum raw_kind raw, bool wide); /* it is in T0 */
+void sg_template_flushed(struct template *m, unsigned d, unsigned s); /* subnormals of s to zero, in d */
+unsigned sg_template_quiet(struct template *m, unsigned t, uint32_t ref, unsigned p); /* in t, or where it is */
 /* Dirty pieces of an earlier time; key: only those of one piece, or NO_KEY. */
 void sg_template_save(struct template *m, const struct slot *slot, int32_t key);
 
@@ -186,8 +195,37 @@ enum form {
     MINMAX,   /* of floats */
     COMPARE,
     COMPARE_Z,
-    SPECIAL /* in special() */
+    HALF, /* template-halves.c; imm: enum sg_half */
+    HALF_FMA,
+    HALF_CHOOSE, /* the smaller or the greater */
+    HALF_SIGN,
+    STEPS, /* template-convert.c; imm: enum sg_step and rounding */
+    QUOTIENT,
+    SIGN_Z,
+    MINMAX_Z,
+    S32_F32, /* imm: of vrndscaleps, or 0: to zero */
+    U32_F32,
+    INTEGRAL64,
+    F64_NARROW, /* imm: with subnormals flushed */
+    F32_F64,
+    Z32_F64,
+    NARROW_F64, /* imm: of vrndscalepd, or 0 */
+    F32_HALF,
+    HALF_F32,
+    PAIR_F32,
+    F32_SMALL, /* imm: bits, SG_SIGN */
+    SPECIAL    /* in special() */
 };
+enum sg_half { SG_PAIR = 1, SG_BF16 = 2, SG_NAN_WINS = 4 };
+enum sg_step {
+    SG_STEP_INTEGRAL = 4,
+    SG_STEP_FLUSH = 8,
+    SG_STEP_TWO = 16, /* sources */
+    SG_STEP_THREE = 32,
+    SG_STEP_ONE_BY = 64,
+    SG_STEP_SATURATE = 128
+};
+enum { SG_SIGN = 32 };
 
 struct sg_template_way {
     uint32_t v;
@@ -204,6 +242,12 @@ bool sg_template_lane(struct template *m, const struct sg_op *op, int h);
 bool sg_template_knows(const struct sg_op *op, int h); /* one of the two will do it */
 bool sg_template_access(struct template *m, const struct sg_op *op, int h);
 void sg_template_plain(struct template *m, const struct slow *s); /* see struct slow; falls through where it cannot */
+
+/* ---- template-halves.c, template-convert.c ----------------------------------------------------------------------- */
+void sg_template_halves(struct template *m, const struct sg_op *op, const struct sg_template_way *y);
+void sg_template_convert(struct template *m, const struct sg_op *op, const struct sg_template_way *y);
+/* The f32 in register t to halves in the low words of its lanes; `more` is used. how: enum sg_half. */
+void sg_template_half_of(struct template *m, unsigned t, unsigned more, unsigned how);
 
 /* ---- template-plain.c -------------------------------------------------------------------------------------------- */
 /* Accesses of any shape by the lanes that the guard lets through. False: nothing is done, it is the handler's. */

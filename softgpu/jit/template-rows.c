@@ -301,3 +301,48 @@ void sg_template_save(struct template *m, const struct slot *slot, int32_t key)
             sg_x86_vm(&m->x, V_STOREU32, i, 0, sg_template_place(m, slot[i].key), -1);
         }
 }
+
+/* ---- results ----------------------------------------------------------------------------------------------------- */
+/* Where piece p of the result is made: a temporary where it is merged afterwards. */
+unsigned sg_template_to(struct template *m, uint32_t ref, unsigned p, enum raw_kind raw)
+{
+    return m->guard ? T0 : sg_template_out(m, ref, p, raw, false);
+}
+
+/* Lanes that the guard leaves out may have any bits, those of NaNs, too: what is merged with them is not raw. */
+void sg_template_done(struct template *m, uint32_t ref, unsigned p, enum raw_kind raw, bool wide)
+{
+    if (!m->guard)
+        return;
+    if (raw)
+        sg_template_canon(m, T0, T0, raw);
+    sg_x86_vk(&m->x, wide ? V_LOAD64 : V_LOAD32, sg_template_out(m, ref, p, NOT_RAW, true), 0, T0, -1, m->guard + p,
+              false);
+}
+
+/* Subnormals of register s to zero, in register d. */
+void sg_template_flushed(struct template *m, unsigned d, unsigned s)
+{
+    if (d != s)
+        sg_x86_v(&m->x, V_LOAD32, d, 0, s, -1);
+    sg_x86_vmb(&m->x, V_TESTN32, 7, s, TABLE(exponent), -1);
+    sg_x86_vmk(&m->x, V_AND32, d, s, TABLE(sign), -1, 7, false, true);
+}
+
+/* The result is in T0. */
+void sg_template_made(struct template *m, uint32_t ref, unsigned p, enum raw_kind raw, bool wide)
+{
+    if (!m->guard)
+        sg_x86_v(&m->x, V_LOAD32, sg_template_out(m, ref, p, raw, false), 0, T0, -1);
+    sg_template_done(m, ref, p, raw, wide);
+}
+
+/* A NaN of memory may be a signalling one: with the other operand a NaN, vrangeps makes it quiet. */
+unsigned sg_template_quiet(struct template *m, unsigned t, uint32_t ref, unsigned p)
+{
+    unsigned s = sg_template_get(m, ref, p, false);
+    if (sg_template_is_raw(m, ref, p))
+        return s;
+    sg_template_canon(m, t, s, RAW32);
+    return t;
+}

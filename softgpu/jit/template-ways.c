@@ -19,6 +19,7 @@ enum {
     ORD = 7,
     UNORD = 3
 };
+enum { ROUND_TO = 8 }; /* vrndscaleps: no exceptions; to nearest, down, up, to zero */
 
 #define AT(member) offsetof(struct sg_template_table, member)
 /* clang-format off */
@@ -36,6 +37,7 @@ const struct sg_template_way sg_template_ways[SG_H_COUNT] = {
     [SG_H_AND_u16] = {V_AND32, BIN16, 0, 0, 0}, [SG_H_OR_u16] = {V_OR32, BIN16, 0, 0, 0},
     [SG_H_XOR_u16] = {V_XOR32, BIN16, 0, 0, 0},
     [SG_H_ABS_s32] = {V_ABS32, UN, 0, 0, 0}, [SG_H_ABS_s64] = {V_ABS64, UN, 0, 1, 0},
+    [SG_H_CLZ_u32] = {V_LZ32, UN, 0, 0, 0},
     [SG_H_SHL_u32] = {V_SHL32, BIN, 0, 0, 0}, [SG_H_SHR_u32] = {V_SHR32, BIN, 0, 0, 0},
     [SG_H_SHR_s32] = {V_SAR32, BIN, 0, 0, 0},
     [SG_H_LOP3] = {V_TERN32, TERN, 0, 0, 0},
@@ -58,6 +60,43 @@ const struct sg_template_way sg_template_ways[SG_H_COUNT] = {
     [SG_H_FMUL_RP_f32] = {V_MULPS, ROUND, RAW32, 0, 2},
     [SG_H_FMIN_f32] = {V_RANGEPS, MINMAX, RAW32, 0, 4}, [SG_H_FMAX_f32] = {V_RANGEPS, MINMAX, RAW32, 0, 5},
     [SG_H_CVT_f32_s32] = {V_CVT_F_S, UN, 0, 0, 0}, [SG_H_CVT_f32_u32] = {V_CVT_F_U, UN, 0, 0, 0},
+#define HALF_OPS(T, P, B)                                                                                              \
+    [SG_H_HADD_##T] = {V_ADDPS, HALF, 0, 0, (P) | (B)}, [SG_H_HSUB_##T] = {V_SUBPS, HALF, 0, 0, (P) | (B)},           \
+    [SG_H_HMUL_##T] = {V_MULPS, HALF, 0, 0, (P) | (B)}, [SG_H_HFMA_##T] = {V_FMA231PS, HALF_FMA, 0, 0, (P) | (B)},    \
+    [SG_H_HMIN_##T] = {V_MINS16, HALF_CHOOSE, 0, 0, (P) | (B)},                                                        \
+    [SG_H_HMAX_##T] = {V_MAXS16, HALF_CHOOSE, 0, 0, (P) | (B)},                                                        \
+    [SG_H_HMINN_##T] = {V_MINS16, HALF_CHOOSE, 0, 0, (P) | (B) | SG_NAN_WINS},                                         \
+    [SG_H_HMAXN_##T] = {V_MAXS16, HALF_CHOOSE, 0, 0, (P) | (B) | SG_NAN_WINS},                                         \
+    [SG_H_HNEG_##T] = {V_XOR32, HALF_SIGN, 0, 0, (P) | (B)}, [SG_H_HABS_##T] = {V_AND32, HALF_SIGN, 0, 0, (P) | (B)}
+    HALF_OPS(f16, 0, 0), HALF_OPS(f16x2, SG_PAIR, 0), HALF_OPS(bf16, 0, SG_BF16), HALF_OPS(bf16x2, SG_PAIR, SG_BF16),
+#define INTEGRAL(N, i) \
+    [SG_H_##N##_f32] = {V_RNDPS, STEPS, RAW32, 0, SG_STEP_INTEGRAL | (i)},                                             \
+    [SG_H_##N##_z32] = {V_RNDPS, STEPS, RAW32, 0, SG_STEP_INTEGRAL | SG_STEP_FLUSH | (i)},                             \
+    [SG_H_##N##_f64] = {V_RNDPD, INTEGRAL64, RAW64, 1, ROUND_TO | (i)}
+    INTEGRAL(RNI, 0), INTEGRAL(RMI, 1), INTEGRAL(RPI, 2), INTEGRAL(RZI, 3),
+    [SG_H_SQRT_z32] = {V_SQRTPS, STEPS, RAW32, 0, SG_STEP_FLUSH},
+    [SG_H_RCP_z32] = {V_DIVPS, STEPS, RAW32, 0, SG_STEP_ONE_BY | SG_STEP_FLUSH},
+    [SG_H_FADD_SAT_f32] = {V_ADDPS, STEPS, 0, 0, SG_STEP_TWO | SG_STEP_SATURATE},
+    [SG_H_FMUL_SAT_f32] = {V_MULPS, STEPS, 0, 0, SG_STEP_TWO | SG_STEP_SATURATE},
+    [SG_H_FMA_SAT_z32] = {V_FMA231PS, STEPS, 0, 0, SG_STEP_THREE | SG_STEP_FLUSH | SG_STEP_SATURATE},
+    [SG_H_DIVA_f32] = {V_DIVPS, QUOTIENT, RAW32, 0, 0}, [SG_H_DIVA_z32] = {V_DIVPS, QUOTIENT, RAW32, 0, SG_STEP_FLUSH},
+    [SG_H_FNEG_z32] = {V_XOR32, SIGN_Z, RAW32, 0, 0}, [SG_H_FABS_z32] = {V_AND32, SIGN_Z, RAW32, 0, 0},
+    [SG_H_FMIN_z32] = {V_RANGEPS, MINMAX_Z, RAW32, 0, 4}, [SG_H_FMAX_z32] = {V_RANGEPS, MINMAX_Z, RAW32, 0, 5},
+    [SG_H_CVT_s32_f32_rn] = {0, S32_F32, 0, 0, ROUND_TO}, [SG_H_CVT_s32_f32_rm] = {0, S32_F32, 0, 0, ROUND_TO | 1},
+    [SG_H_CVT_s32_f32_rp] = {0, S32_F32, 0, 0, ROUND_TO | 2}, [SG_H_CVT_s32_f32_rz] = {0, S32_F32, 0, 0, 0},
+    [SG_H_CVT_u32_f32_rn] = {0, U32_F32, 0, 0, ROUND_TO}, [SG_H_CVT_u32_f32_rz] = {0, U32_F32, 0, 0, 0},
+    [SG_H_CVT_f64_s32] = {V_PD_S, F64_NARROW, 0, 1, 0}, [SG_H_CVT_f64_u32] = {V_PD_U, F64_NARROW, 0, 1, 0},
+    [SG_H_CVT_f64_f32] = {V_PD_PS, F64_NARROW, RAW64, 1, 0}, [SG_H_CVT_f64_z32] = {V_PD_PS, F64_NARROW, RAW64, 1, 1},
+    [SG_H_CVT_f32_f64] = {V_PS_PD, F32_F64, RAW32, 0, 0}, [SG_H_CVT_z32_f64] = {V_PS_PD, Z32_F64, RAW32, 0, 0},
+    [SG_H_CVT_s32_f64_rz] = {V_S_PD, NARROW_F64, 0, 0, 0}, [SG_H_CVT_s32_f64_rn] = {V_S_PD, NARROW_F64, 0, 0, ROUND_TO},
+    [SG_H_CVT_s32_f64_rm] = {V_S_PD, NARROW_F64, 0, 0, ROUND_TO | 1},
+    [SG_H_CVT_s32_f64_rp] = {V_S_PD, NARROW_F64, 0, 0, ROUND_TO | 2},
+    [SG_H_CVT_u32_f64_rz] = {V_U_PD, NARROW_F64, 0, 0, 0},
+    [SG_H_CVT_f32_f16] = {V_PS_H, F32_HALF, RAW32, 0, 0}, [SG_H_CVT_f32_bf16] = {0, F32_HALF, 0, 0, SG_BF16},
+    [SG_H_CVT_f16_f32] = {V_H_PS, HALF_F32, 0, 0, 0}, [SG_H_CVT_bf16_f32] = {0, HALF_F32, 0, 0, SG_BF16},
+    [SG_H_CVT_f16x2_f32] = {V_H_PS, PAIR_F32, 0, 0, 0}, [SG_H_CVT_bf16x2_f32] = {0, PAIR_F32, 0, 0, SG_BF16},
+    [SG_H_CVT_f32_u8] = {0, F32_SMALL, 0, 0, 8}, [SG_H_CVT_f32_s8] = {0, F32_SMALL, 0, 0, 8 | SG_SIGN},
+    [SG_H_CVT_f32_u16] = {0, F32_SMALL, 0, 0, 16}, [SG_H_CVT_f32_s16] = {0, F32_SMALL, 0, 0, 16 | SG_SIGN},
 #define C(N, T, vec, w, r, i) [SG_H_##N##_##T] = {vec, COMPARE, r, w, i}
 #define C4(T, v, wide) C(LT, T, v, wide, 0, CMP_LT), C(LE, T, v, wide, 0, CMP_LE), C(GT, T, v, wide, 0, CMP_GT), \
                        C(GE, T, v, wide, 0, CMP_GE)
@@ -71,10 +110,11 @@ const struct sg_template_way sg_template_ways[SG_H_COUNT] = {
     CF(LTU, NGE_UQ), CF(LEU, NGT_UQ), CF(GTU, NLE_UQ), CF(GEU, NLT_UQ), CF(NUM, ORD), CF(NAN, UNORD),
 #define S(N) [SG_H_##N] = {0, SPECIAL, 0, 0, 0}
     S(MOV_u32), S(MOV_u64), S(MAD_u32), S(MAD_u64), S(MULW_u32), S(MULW_s32), S(MADW_u32), S(MADW_s32), S(MULHI_u32),
+    S(MULHI_s32), S(SHF_L_WRAP), S(SHF_L_CLAMP), S(SHF_R_WRAP), S(SHF_R_CLAMP), S(BFE_u32),
     S(NEG_s32), S(NEG_s64), S(NOT_u32), S(NOT_u64),
     S(SHL_u64), S(SHR_u64), S(SHR_s64), S(ZX_u64), S(SX_u64), S(LO_u64), S(HI_u64), S(PACK_u64), S(HI_u32),
     S(PACK_u32), S(SX16_u32), S(SX8_u32), S(SELP_u32), S(SELP_u64),
-    S(FNEG_f32), S(FABS_f32), S(CVT_s32_f32_rz), S(SAT_f32), S(FMA_SAT_f32),
+    S(FNEG_f32), S(FABS_f32), S(SAT_f32), S(FMA_SAT_f32),
     S(SHFL), S(PMOV), S(PAND), S(POR), S(PXOR), S(PNOT)
 };
 /* clang-format on */

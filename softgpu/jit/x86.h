@@ -76,6 +76,7 @@ enum sg_x86_v {
     V_MINS64 = SG_V(2, 1, 1, 0x39, 6),
     V_MAXS64 = SG_V(2, 1, 1, 0x3D, 6),
     V_ABS32 = SG_V(2, 1, 0, 0x1E, 6),
+    V_LZ32 = SG_V(2, 1, 0, 0x44, 6), /* vplzcntd */
     V_ABS64 = SG_V(2, 1, 1, 0x1F, 6),
     V_ZX = SG_V(2, 1, 0, 0x35, 5),     /* vpmovzxdq */
     V_SX = SG_V(2, 1, 0, 0x25, 5),     /* vpmovsxdq */
@@ -115,6 +116,27 @@ enum sg_x86_v {
     V_CVT_F_S = SG_V(1, 0, 0, 0x5B, 6), /* vcvtdq2ps */
     V_CVT_F_U = SG_V(1, 3, 0, 0x7A, 6), /* vcvtudq2ps */
     V_CVT_S_F = SG_V(1, 2, 0, 0x5B, 6), /* vcvttps2dq */
+    V_CVT_U_F = SG_V(1, 0, 0, 0x78, 6), /* vcvttps2udq */
+    V_RNDPS = SG_V(3, 1, 0, 0x08, 6),   /* vrndscaleps */
+    V_RNDPD = SG_V(3, 1, 1, 0x09, 6),
+    V_MINPD = SG_V(1, 1, 1, 0x5D, 6),
+    V_MAXPD = SG_V(1, 1, 1, 0x5F, 6),
+    V_PD_PS = SG_V(1, 0, 0, 0x5A, 5), /* vcvtps2pd: from the lower half of a register */
+    V_PD_S = SG_V(1, 2, 0, 0xE6, 5),  /* vcvtdq2pd */
+    V_PD_U = SG_V(1, 2, 0, 0x7A, 5),  /* vcvtudq2pd */
+    V_PS_PD = SG_V(1, 1, 1, 0x5A, 6), /* vcvtpd2ps: to the lower half */
+    V_S_PD = SG_V(1, 1, 1, 0xE6, 6),  /* vcvttpd2dq */
+    V_U_PD = SG_V(1, 0, 1, 0x78, 6),  /* vcvttpd2udq */
+    V_PS_H = SG_V(2, 1, 0, 0x13, 5),  /* vcvtph2ps */
+    V_H_PS = SG_V(3, 1, 0, 0x1D, 5),  /* vcvtps2ph: from the register to the other operand */
+    V_ZX16 = SG_V(2, 1, 0, 0x33, 5),  /* vpmovzxwd */
+    V_LOW16 = SG_V(2, 2, 0, 0x33, 5), /* vpmovdw: from the register to the other operand */
+    /* of words of 16 bits */
+    V_SHI16 = SG_V(1, 1, 0, 0x71, 6),
+    V_MINS16 = SG_V(1, 1, 0, 0xEA, 6),
+    V_MAXS16 = SG_V(1, 1, 0, 0xEE, 6),
+    V_CMPU16 = SG_V(3, 1, 1, 0x3E, 6),
+    V_BLEND16 = SG_V(2, 1, 1, 0x66, 6),
 };
 enum { SHI_SHR = 2, SHI_SAR = 4, SHI_SHL = 6 };
 enum { CMP_EQ, CMP_LT, CMP_LE, CMP_NE = 4, CMP_GE, CMP_GT };
