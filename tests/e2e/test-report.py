@@ -3,7 +3,7 @@
 Every name that a graph may have holds markup, quotes, syntax of shells and JSON, and characters that turn text around;
 PTX has comments with more. The page is taken apart by an HTML parser: nothing is in it but known elements with known
 attributes. The same names are looked for in terminals, the service's log and its metrics. Traces are held against the
-rules of the trace event format, and against the plan: Perfetto's own trace processor is no package, and not asked."""
+rules of the trace event format, and against the plan. Perfetto's trace processor is in no package, and not asked."""
 import base64
 import collections
 import copy
