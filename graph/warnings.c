@@ -9,6 +9,8 @@
  *   todo             a comment says TODO: something is not filled in yet (todo.c); one warning, of the first place
  *   no-output        no buffer is an output or inout: nothing that the graph computes is looked at, and nothing can be
  *                    compared
+ *   streams          the program that was captured had launches on streams that nothing orders, so they may have run
+ *                    side by side; here they are posted one after another
  *
  * Warnings about what kernels do are made by analysis/report/warnings.c and by the gate. A list holds DT_MAX_WARNINGS
  * at most and counts the others, so that the answer to a hostile document is no larger than the document. Plans have no
@@ -181,6 +183,33 @@ static void warnings_todo(struct dt_warnings *w, json_t *doc)
     dt_str_done(&text);
 }
 
+/* May launch i of `captured` have run beside the one before it? Not on one stream, nor where it waits for that one; no
+ * third launch stands between the two that could order them. */
+static bool side_by_side(const json_t *streams, const json_t *after, size_t i)
+{
+    size_t k;
+    const json_t *one = json_array_get(streams, i - 1), *two = json_array_get(streams, i), *v;
+    if (!json_is_integer(one) || !json_is_integer(two) || json_integer_value(one) == json_integer_value(two))
+        return false;
+    json_array_foreach (json_array_get(after, i), k, v)
+        if (json_is_integer(v) && json_integer_value(v) == (json_int_t)i - 1)
+            return false;
+    return true;
+}
+
+static void warnings_streams(struct dt_warnings *w, const json_t *captured)
+{
+    const json_t *streams = json_object_get(captured, "streams"), *after = json_object_get(captured, "after");
+    bool found = false;
+    for (size_t i = 1; i < json_array_size(streams) && !found; i++)
+        found = side_by_side(streams, after, i);
+    if (found)
+        dt_warn(w, json_pack("{s:s, s:s, s:s}", "code", "streams", "message",
+                             "the program had launches on several streams, which may have run side by side; as posted "
+                             "they run one after another, so the baseline may be longer than the program takes",
+                             "pointer", "/captured/streams"));
+}
+
 void dt_graph_warnings(const struct dt_graph *g, struct dt_warnings *w)
 {
     const struct g_at *modules = G_KEY(NULL, "modules"), *buffers = G_KEY(NULL, "buffers"),
@@ -205,6 +234,7 @@ void dt_graph_warnings(const struct dt_graph *g, struct dt_warnings *w)
     json_array_foreach (json_object_get(g->json, "launches"), i, v)
         warnings_step(w, v, G_INDEX(launches, i), g->launch[i].name);
     warnings_todo(w, g->json);
+    warnings_streams(w, json_object_get(g->json, "captured"));
     for (uint32_t b = 0; b < g->nbuffer; b++)
         out |= g->buffer[b].role == DT_OUTPUT || g->buffer[b].role == DT_INOUT;
     if (!out)

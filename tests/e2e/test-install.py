@@ -122,6 +122,16 @@ class Install(unittest.TestCase):
         with open(os.path.join(self.tree, "lib/systemd/system/dovetaild.service"), encoding="utf-8") as f:
             self.assertIn(f"ExecStart={self.prefix}/bin/dovetaild ", f.read())
 
+    def test_units(self):
+        """They run what is installed with them, and /bin/sh: a minimal system has no /bin/kill."""
+        found = []
+        for name in DATA:
+            if name.startswith("lib/systemd/system/"):
+                with open(os.path.join(self.tree, name), encoding="utf-8") as f:
+                    found += re.findall(r"^Exec\w+=[-@:+!]*(\S+)", f.read(), re.M)
+        self.assertGreaterEqual(len(found), 3)
+        self.assertEqual([f for f in found if f != "/bin/sh" and not f.startswith(self.prefix + "/bin/dovetail")], [])
+
     def test_pkg_config(self):
         """The example of docs/EMBED.md, compiled as its readers would, runs a plan on the software device."""
         cc = shutil.which("cc") or shutil.which("gcc")

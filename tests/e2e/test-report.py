@@ -3,7 +3,7 @@
 Every name that a graph may have holds markup, quotes, syntax of shells and JSON, and characters that turn text around;
 PTX has comments with more. The page is taken apart by an HTML parser: nothing is in it but known elements with known
 attributes. The same names are looked for in terminals, the service's log and its metrics. Traces are held against the
-rules of the trace event format, and against the plan: Perfetto's own trace processor is no package, and not asked."""
+rules of the trace event format, and against the plan. Perfetto's trace processor is in no package, and not asked."""
 import base64
 import collections
 import copy
@@ -327,6 +327,47 @@ class Report(FolderCase):
         # more pairs than are kept: drawn if it is all of them
         self.assertEqual(dense(6000, 6000, 6000), (188, 188, {0}))
         self.assertIsNone(dense(6001, 6000, 6000))
+
+    def test_size(self):
+        """A model of 408 launches, with 136 kernels of 250 lines each and long names, stays below 300 KB: the plan of
+        three launches, 136 times."""
+        times = 136
+        self.run_cli("optimize", self.file("g.json", chain(3, blocks=300)), "-o", os.path.join(self.dir, "p"))
+        with open(os.path.join(self.dir, "p", "plan.json"), encoding="utf-8") as f:
+            plan = json.load(f)
+        few = copy.deepcopy(plan)
+        sides = {"baseline": few["original"]["launches"], "optimized": few["launches"]}
+        for side in plan["original"], plan:
+            side["launches"], side["modules"] = [], {}
+        plan["rewrites"] = []
+        of, time = few["timeline"], few["baseline"]["time_us"]
+        sms = plan["timeline"]["sms"]
+        for side in sides:
+            plan["timeline"][side], plan["timeline"]["bound_us"][side], sms[side], sms["slots"][side] = [], [], [], []
+        for i in range(times):
+            name = f"_of_fused_nn_dense_add_multiply_sigmoid_softmax_{i}"
+            for there, here, side in (plan["original"], few["original"], "baseline"), (plan, few, "optimized"):
+                first = len(there["launches"])
+                for m, module in here["modules"].items():
+                    by = "0f3F8" if side == "baseline" else "0f3F9"  # no line of one is in the other
+                    lines = "".join(f"    mul.rn.f32 %f2, %f2, {by}{i:03x}{k:02x};\n" for k in range(250))
+                    head, end = module["ptx"].rsplit("ret;", 1)
+                    there["modules"][m + name] = {"ptx": head + lines + "ret;" + end}
+                for l in here["launches"]:
+                    there["launches"].append({**l, "name": l["name"] + name, "module": l["module"] + name})
+                plan["timeline"][side] += [[a + i * time, b + i * time] for a, b in of[side]]
+                plan["timeline"]["bound_us"][side] += of["bound_us"][side]
+                sms["slots"][side] += of["sms"]["slots"][side]
+                sms[side] += [[r[0] + first, *r[1:5], r[5] + i * time, r[6] + i * time] for r in of["sms"][side]]
+            for r in few["rewrites"]:
+                plan["rewrites"].append({**r, "launches": [n + name for n in r["launches"]]})
+        for side in "baseline", "optimized":
+            plan[side].update(time_us=few[side]["time_us"] * times, launches=len(sides[side]) * times)
+        page = self.made("report", self.file("model.json", plan), "html")
+        shown = sound(self, page)
+        self.assertIn("408 → 136 launches", shown)
+        self.assertIn("s0_of_fused_nn_dense", shown)
+        self.assertTrue(250000 < len(page.encode()) < 300000, len(page.encode()))
 
     def test_without_a_service(self):
         """A plan is shown without block maps where nothing can make them, and says why."""

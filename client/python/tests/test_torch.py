@@ -318,6 +318,41 @@ def test_caches_of_two_processes(torch, tmp_path):
     assert len({tuple(line[2:]) for line in lines}) == 1 and lines[0][2:5] == lines[0][5:8]
 
 
+PROGRAM = """if True:
+    import sys, dovetail.torch
+    torch = dovetail.torch.software("h200")
+    sys.path.insert(0, {tests!r})
+    from test_torch import norms, tensors, run
+    f, args = torch.compile(lambda x, y: norms(torch, x, y)), tensors(torch)
+    for _ in range(3):
+        run(torch, f, args)
+"""
+
+
+def test_the_program_captured(torch, local, tmp_path):
+    """`dovetail capture` of a program that Inductor compiles for: what it copied to the host is what the graph's run
+    has, and one of its passes has a plan, verified bit for bit."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.format(tests=os.path.join(ROOT, "client/python/tests")))
+    env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "i"), "TRITON_CACHE_DIR": str(tmp_path / "t")}
+
+    def capture(name, *args):
+        r = subprocess.run([os.path.join(BUILD, "client/dovetail"), "capture", "--local", "--device", "soft", *args,
+                            "-o", str(tmp_path / name), "--", sys.executable, "-W", "ignore", str(program)],
+                           capture_output=True, text=True, env=env, timeout=600)
+        assert r.returncode == 0, r.stderr
+        return dovetail.Graph.load(tmp_path / name)
+
+    whole = capture("whole.json", "--data", "all").document["captured"]
+    assert whole["unknown"] == [] and whole["cut"] == []
+    assert (whole["checked"]["of"], whole["checked"]["same"]) == (9, 9)
+    step = capture("step.json", "--step", "auto")
+    assert step.document["captured"]["step"]["passes"] == 3
+    assert all(l["entry"].startswith("triton_") for l in step.launches) and len(step.launches) > 2
+    plan = local.optimize(step)
+    assert plan.kept and plan.document["verified"]["bitwise"] is True
+
+
 def test_the_other_pass_is_there(torch):
     from torch._inductor.custom_graph_pass import CustomGraphPass
     seen = []
