@@ -198,7 +198,7 @@ static int propose_clusters(const struct rw_state *s, const struct rw_options *o
 
 #define BOUND 4.0
 #define CLUSTER_BOUND 1.5
-#define START_US 2.0 /* what of a block's time, at most, one that follows another in a fused block saves */
+#define START_US 1.0 /* what of a block's time, at most, one that follows another in a fused block saves */
 
 /* The estimate that rules candidates out before they are built.
  *
