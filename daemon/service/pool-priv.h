@@ -94,6 +94,7 @@ void worker_tell(struct dtd_worker *w, json_t *answer);
 uint64_t worker_left_ms(const struct dtd_worker *w); /* BUSY: until its job's time limit */
 
 void worker_watch(struct dtd_worker *w); /* watch.c: BUSY; until the timer is stopped */
+uint64_t worker_resident(pid_t pid);     /* bytes that a process and its children have in memory, as that counts them */
 
 bool pool_store(const struct dtd_pool *p); /* is the cache's file open? */
 int pool_learn(struct dtd_pool *p, const char *spec, const json_t *doc);

@@ -6,8 +6,9 @@
  * is over a limit costs its worker and fails with the code `limits`; the next job gets a new worker.
  *
  * Between two looks a job may take more. On the software device the worker's own limit of data (RLIMIT_DATA) stops a
- * single large allocation before it is made. Pages that processes share are counted in each. A child that /proc hides
- * (hidepid) is not seen; its own limits hold (device/nvrtc-child.c).
+ * single large allocation before it is made. Pages that processes share are counted in each, but of a copy of the
+ * worker (base/aside.h), which shares nearly all of them, those that are its own. A child that /proc hides (hidepid) is
+ * not seen; its own limits hold (device/nvrtc-child.c).
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -38,11 +39,39 @@ static size_t watch_read(pid_t pid, const char *name, char *buf, size_t n)
     return len;
 }
 
+/* Resident pages that no other process has. False: the kernel does not say. */
+static bool watch_own(pid_t pid, uint64_t *ret)
+{
+    static const char *const name[] = {"\nPrivate_Clean:", "\nPrivate_Dirty:"};
+    char buf[4096];
+    if (!watch_read(pid, "smaps_rollup", buf, sizeof buf))
+        return false;
+    *ret = 0;
+    for (size_t i = 0; i < sizeof name / sizeof name[0]; i++) {
+        const char *at = strstr(buf, name[i]);
+        if (!at)
+            return false;
+        *ret += strtoull(at + strlen(name[i]), NULL, 10) << 10;
+    }
+    return true;
+}
+
+/* Is it a copy of the worker? Compilers have another name. */
+static bool watch_copy(pid_t pid, pid_t worker)
+{
+    char mine[32], its[32];
+    return pid != worker && watch_read(worker, "comm", mine, sizeof mine) && watch_read(pid, "comm", its, sizeof its) &&
+           !strcmp(mine, its);
+}
+
 /* Adds one process. Of its children that it has waited for, the CPU time. */
-static void watch_add(pid_t pid, struct watch_use *use)
+static void watch_add(pid_t pid, pid_t worker, struct watch_use *use)
 {
     char buf[4096], *at;
-    if (watch_read(pid, "statm", buf, sizeof buf) && (at = strchr(buf, ' ')))
+    uint64_t own;
+    if (watch_copy(pid, worker) && watch_own(pid, &own))
+        use->bytes += own;
+    else if (watch_read(pid, "statm", buf, sizeof buf) && (at = strchr(buf, ' ')))
         use->bytes += strtoull(at, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
     /* the name in brackets may hold anything; from behind it the state is field 3, the times are 14 to 17 */
     if (!watch_read(pid, "stat", buf, sizeof buf) || !(at = strrchr(buf, ')')))
@@ -58,7 +87,7 @@ static struct watch_use watch_of(pid_t pid)
 {
     struct watch_use use = {0};
     char path[64], name[288], list[4096];
-    watch_add(pid, &use);
+    watch_add(pid, pid, &use);
     snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
     DIR *d = opendir(path);
     for (const struct dirent *t; d && (t = readdir(d));) { /* each thread has the children that it started */
@@ -71,13 +100,15 @@ static struct watch_use watch_of(pid_t pid)
             long child = strtol(at, &end, 10);
             if (end == at)
                 break;
-            watch_add((pid_t)child, &use);
+            watch_add((pid_t)child, pid, &use);
         }
     }
     if (d)
         closedir(d);
     return use;
 }
+
+uint64_t worker_resident(pid_t pid) { return watch_of(pid).bytes; }
 
 /* Megabytes that a worker may have. */
 static uint64_t watch_memory_mb(const struct dtd_config *c)
