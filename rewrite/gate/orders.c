@@ -10,8 +10,7 @@
  * A launch with scratch or a module's variable does not run alone, as another launch may prepare them; its trial tries
  * all orders at once, or those that fit RW_ORDERS_WORK if its blocks wait for each other (dataflow fusion). Of a large
  * launch in which nothing can hang on the order (settled.c) two orders run, and some blocks under the detector that
- * finds races whatever the order. Launches
- * side by side are no matter of blocks: waits.c, and the last verification.
+ * finds races whatever the order. Launches side by side are no matter of blocks: waits.c, and the last verification.
  *
  * Under the detectors a launch runs on one CPU thread. So of a large graph the orders run in a copy of this process
  * (base/aside.h), beside the last verification. A copy can only say that all is well, as it is for nearly every plan;

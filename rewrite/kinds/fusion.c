@@ -206,10 +206,10 @@ static int propose_clusters(const struct rw_state *s, const struct rw_options *o
  * longest component, and at least as long as all components spread over all SMs; the estimate is the larger of the two.
  * It is too high, since a block that follows another inside a fused block starts sooner than one that is launched. So a
  * candidate is dropped only if the estimate exceeds BOUND times what both launches take now, the gap between them
- * included. In clusters what a block costs more than that start weighs: the model then finds at least what the estimate
- * says, and mostly three times as much, as a cluster of 16 leaves most SMs idle and waits for its slowest block. So
- * without START_US for each block of the longest component it must be within CLUSTER_BOUND. Such a cluster is followed
- * whole (softgpu/exec/profile.c), which makes it dear to find that out. */
+ * included. In clusters it is too low where blocks are long: of the three that lost most in gpt2-medium-512 and
+ * attention-2048-vector (bench/models) the model found two to three times as much, as a few clusters of 16 leave most
+ * SMs idle. So without START_US for each block of the longest component it must be within CLUSTER_BOUND. Such a cluster
+ * is followed whole (softgpu/exec/profile.c), which makes it dear to find that out. */
 
 /* How long a block of each launch takes: the launch's time by its waves and by the blocks that share an SM. */
 static void block_us(const struct rw_cand *c, const struct rw_state *s, double ret[2])

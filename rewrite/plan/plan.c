@@ -171,14 +171,14 @@ static void assemble_one(void *user, size_t k)
     dt_free_ void *code = NULL;
     size_t n = 0;
     struct dt_err unheard = {0}; /* whoever asks again hears of it */
-    if (!posted(&a->p->state.p[0], m) && m->ptx)
+    if (m->ptx && !posted(&a->p->state.p[0], m))
         dev_assemble(m->ptx, m->len, a->arch, &code, &n, &unheard);
     dt_err_done(&unheard);
 }
 
 /* Put the machine code of each module that is not a posted one into `modules`; *ret: who made it. All of them or none:
- * where the assembler is missing, or gives up, there is none. The program's modules were assembled when it was made, so
- * this looks them up. */
+ * where the assembler is missing, or gives up, there is none. The program's modules were assembled with line tables
+ * when they were made; without them they are assembled here, side by side. */
 static int machine_code(const struct rw_planner *p, json_t *modules, json_t **ret, struct dt_err *e)
 {
     const struct rw_state *first = &p->state.p[0], *last = &p->state.p[p->state.n - 1];

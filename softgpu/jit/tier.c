@@ -188,6 +188,12 @@ static struct unit *take_old(void)
 }
 
 /* The unit of a text, which is taken; NULL: memory is out, or too much waits. */
+/* Around a fork (dovetailFork): a copy of the process has no thread that compiles, and must not find the lock held by
+ * it. What waits in the queue is not compiled there, and nobody waits for it. */
+static void fork_before(void) { pthread_mutex_lock(&lock); }
+
+static void fork_after(void) { pthread_mutex_unlock(&lock); }
+
 static struct unit *unit_of(struct dt_str *text, bool wait)
 {
     char key[DT_SHA256_TEXT];
@@ -216,7 +222,8 @@ static struct unit *unit_of(struct dt_str *text, bool wait)
             pthread_mutex_lock(&lock);
         } else {
             if (!started)
-                started = pthread_create(&(pthread_t){0}, NULL, compiler, NULL) == 0;
+                started = pthread_atfork(fork_before, fork_after, fork_after) == 0 &&
+                          pthread_create(&(pthread_t){0}, NULL, compiler, NULL) == 0;
             if (started) {
                 u->users++;
                 if (last)
