@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/radix.h"
 #include "base/vec.h"
 
 enum { RAW, WAR, WAW, HAZARDS };
@@ -121,13 +122,7 @@ static int build_strips(struct maps *m, struct use *u)
     return rc;
 }
 
-static int by_pair(const void *a, const void *b)
-{
-    const struct ana_link_pair *x = a, *y = b;
-    if (x->c != y->c)
-        return x->c < y->c ? -1 : 1;
-    return x->p < y->p ? -1 : x->p > y->p;
-}
+DT_RADIX(by_pair, struct ana_link_pair, (uint64_t)x->c << 32 | x->p)
 
 /* Does [lo, hi) have a byte outside `dead`? *from: where to begin looking; lo never decreases between calls. */
 static bool some_alive(struct ana_set dead, uint64_t lo, uint64_t hi, uint32_t *from)
@@ -157,8 +152,7 @@ static int make_link(struct dt_arena *a, const struct ana_strips *p, const struc
         else
             j++;
     }
-    if (ok && v.n) {
-        qsort(v.p, v.n, sizeof *v.p, by_pair);
+    if (ok && v.n && (ok = by_pair(v.p, v.n))) {
         size_t n = 0;
         for (size_t i = 0; i < v.n; i++)
             if (!n || v.p[i].c != v.p[n - 1].c || v.p[i].p != v.p[n - 1].p)

@@ -6,6 +6,7 @@
 #include "rewrite/gate/gate.h"
 
 /* A launch hangs that takes so many thread-instructions more than four times what it, or what it stands for, took. */
+#define RW_PIECE (1U << 20) /* bytes that are compared at a time */
 #define RW_HANG (UINT64_C(1) << 24)
 
 uint64_t rw_input_seed(unsigned input); /* of the first input 0 */

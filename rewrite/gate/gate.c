@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/large.h"
+
 bool rw_fatal(int r)
 {
     return r == DT_E_NOMEM || r == DT_E_DEVICE || r == DT_E_NO_DEVICE || r == DT_E_CANCELLED || r == DT_E_WORKER_LOST;
@@ -30,5 +32,6 @@ void rw_gate_done(struct rw_gate *g)
     for (size_t k = 0; k < g->glanced.n; k++)
         free(g->glanced.p[k].cost);
     free(g->glanced.p);
+    dt_large_let_go();
     memset(g, 0, sizeof *g);
 }

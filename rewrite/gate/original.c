@@ -29,6 +29,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/large.h"
+
 /* most thread-instructions under the checks, without launches that must run whole */
 #define CHECK_WORK (UINT64_C(1) << 26)
 /* most bytes that a launch touches under the checks: the race detector needs 16 times as many */
@@ -216,7 +218,7 @@ static int in_place(struct checker *c, uint32_t launch, uint8_t **kept, bool bac
         const struct ana_access *x = &l->access[k];
         if (!x->writes || !(x->reads || x->atomics))
             continue;
-        if (!back && !(kept[x->buffer] = dt_malloc(c->p->graph->buffer[x->buffer].bytes + 1)))
+        if (!back && !(kept[x->buffer] = dt_large_get(c->p->graph->buffer[x->buffer].bytes + 1)))
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
         r = back ? dev_run_upload(c->run, x->buffer, kept[x->buffer], e)
                  : dev_run_download(c->run, x->buffer, kept[x->buffer], e);
@@ -252,7 +254,7 @@ static int in_part(struct checker *c, uint32_t launch, const uint32_t *from, uin
         r = in_place(c, launch, kept, true, e);
     c->some[launch] = (struct dev_some){0};
     for (uint32_t b = 0; kept && b < g->nbuffer; b++)
-        free(kept[b]);
+        dt_large_put(kept[b]);
     free(kept);
     return r;
 }

@@ -30,6 +30,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/large.h"
+
 #define LARGE (UINT64_C(1) << 28) /* thread-instructions of S from which on some blocks run */
 #define SHARE 8                   /* one of so many */
 #define LEAST 16
@@ -48,7 +50,8 @@ struct regions {
 struct region {
     uint32_t *s, ns, *t, nt; /* launches, ascending */
     bool *touched;           /* by buffer of normal form */
-    uint8_t **bytes;         /* by buffer: what is in it before; NULL: not touched */
+    const uint8_t **before;  /* by buffer: what is in it before; NULL: not touched */
+    uint8_t **made;          /* where that is no version of a snap */
     uint8_t **left;          /* what S leaves there */
     struct ana_set *compare; /* by buffer */
     struct dt_arena arena;
@@ -124,12 +127,13 @@ static int divide(struct regions *x, struct dt_err *e)
 static void region_done(struct region *q, uint32_t nbuffer)
 {
     for (uint32_t b = 0; b < nbuffer; b++) {
-        if (q->bytes)
-            free(q->bytes[b]);
+        if (q->made)
+            dt_large_put(q->made[b]);
         if (q->left)
-            free(q->left[b]);
+            dt_large_put(q->left[b]);
     }
-    free(q->bytes);
+    free(q->before);
+    free(q->made);
     free(q->left);
     dt_arena_done(&q->arena);
     memset(q, 0, sizeof *q);
@@ -143,9 +147,10 @@ static int region_of(const struct regions *x, uint32_t root, struct region *q, s
     q->t = dt_new_array(&q->arena, uint32_t, n + 1);
     q->touched = dt_new_array(&q->arena, bool, nb + 1);
     q->compare = dt_new_array(&q->arena, struct ana_set, nb + 1);
-    q->bytes = dt_calloc((size_t)nb + 1, sizeof *q->bytes);
+    q->before = dt_calloc((size_t)nb + 1, sizeof *q->before);
+    q->made = dt_calloc((size_t)nb + 1, sizeof *q->made);
     q->left = dt_calloc((size_t)nb + 1, sizeof *q->left);
-    if (!q->s || !q->t || !q->touched || !q->compare || !q->bytes || !q->left)
+    if (!q->s || !q->t || !q->touched || !q->compare || !q->before || !q->made || !q->left)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t l = 0; l < n; l++)
         if (root_of(x, l) == root)
@@ -273,13 +278,12 @@ static int region_contents(const struct regions *x, struct region *q, struct dev
         int have = rw_snaps_before(x->g->snaps, first, b, &from), r = 0;
         if (have < 0)
             return 0;
-        if (!(q->bytes[b] = dt_malloc(g->buffer[b].bytes + 8)))
+        if (!have && !(from = q->made[b] = dt_large_get(g->buffer[b].bytes + 8)))
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
-        if (have)
-            memcpy(q->bytes[b], from, g->buffer[b].bytes);
-        else if ((r = dev_run_fill_buffer(run, b, 0, 0xA5, e)) < 0 ||
-                 (r = dev_run_download(run, b, q->bytes[b], e)) < 0)
+        if (!have && ((r = dev_run_fill_buffer(run, b, 0, 0xA5, e)) < 0 ||
+                      (r = dev_run_download(run, b, q->made[b], e)) < 0))
             return r;
+        q->before[b] = from;
     }
     return 1;
 }
@@ -296,23 +300,56 @@ static int region_fill(const struct regions *x, const struct region *q, struct d
             r = dev_run_fill_buffer(run, b, 0, 0xA5, e);
             continue;
         }
-        dt_free_ uint8_t *p = dt_malloc(g->buffer[b].bytes + 8);
+        dt_large_ uint8_t *p = dt_large_get(g->buffer[b].bytes + 8);
         if (!p)
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
-        memcpy(p, q->bytes[b], g->buffer[b].bytes);
+        memcpy(p, q->before[b], g->buffer[b].bytes);
         rw_special_put(x->g->regions.special, b, p, seed, sorts);
         r = dev_run_upload(run, b, p, e);
     }
     return r;
 }
 
-/* Run launches of a program on that; `left`, by buffer, gets what is in those that are compared. */
+/* Keep what S has left in what is compared. */
+static int keep_left(const struct region *q, struct dev_run *run, const struct dt_graph *g, uint32_t n,
+                     struct dt_err *e)
+{
+    int r = 0;
+    for (uint32_t b = 0; b < n && r == 0; b++) {
+        const struct ana_set *c = &q->compare[b];
+        if (c->n && !q->left[b] && !(q->left[b] = dt_large_get(g->buffer[b].bytes + 1)))
+            r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+        for (uint32_t k = 0; k < c->n && r == 0; k++)
+            r = dev_run_download_part(run, b, c->iv[k].lo, c->iv[k].hi - c->iv[k].lo, q->left[b] + c->iv[k].lo, e);
+    }
+    return r;
+}
+
+/* Has T left the same there? By pieces: buffers are large, and are looked at once. 1; 0; negative: error. */
+static int same_left(const struct region *q, const struct ana_set *compare, struct dev_run *run, uint32_t n,
+                     struct dt_err *e)
+{
+    dt_free_ uint8_t *piece = dt_malloc(RW_PIECE);
+    int r = piece ? 1 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t b = 0; b < n; b++)
+        for (uint32_t k = 0; k < compare[b].n; k++)
+            for (uint64_t lo = compare[b].iv[k].lo, hi = compare[b].iv[k].hi, m; lo < hi && r == 1; lo += m) {
+                m = hi - lo < RW_PIECE ? hi - lo : RW_PIECE;
+                r = dev_run_download_part(run, b, lo, m, piece, e);
+                r = r < 0 ? r : memcmp(q->left[b] + lo, piece, m) == 0;
+            }
+    return r;
+}
+
+/* Run launches of a program on that. compare: NULL: what they leave is kept, 0; else: is it the same as what was kept,
+ * in these bytes? 1; 0; negative: error. */
 static int region_run(const struct regions *x, const struct region *q, const struct dev_prog *p, const uint32_t *launch,
-                      uint32_t n, const struct dev_some *some, uint64_t seed, unsigned sorts, uint8_t **left,
-                      struct dt_err *e)
+                      uint32_t n, const struct dev_some *some, uint64_t seed, unsigned sorts,
+                      const struct ana_set *compare, struct dt_err *e)
 {
     struct dev_run *run = NULL;
     dt_free_ bool *wanted = dt_calloc((size_t)p->graph->nlaunch + 1, sizeof *wanted);
+    uint32_t nb = x->normal->prog->graph->nbuffer;
     int r = wanted ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t k = 0; r == 0 && k < n; k++)
         wanted[launch[k]] = true;
@@ -328,28 +365,10 @@ static int region_run(const struct regions *x, const struct region *q, const str
         r = dev_run_step(run, launch[k], e);
     dev_set_limit(x->g->dev, 0);
     dev_set_follow(x->g->dev, true);
-    for (uint32_t b = 0; b < x->normal->prog->graph->nbuffer && r == 0; b++) {
-        if (!q->compare[b].n)
-            continue;
-        if (!left[b] && !(left[b] = dt_malloc(p->graph->buffer[b].bytes + 1)))
-            r = dt_err_set(e, DT_E_NOMEM, "out of memory");
-        if (r == 0)
-            r = dev_run_download(run, b, left[b], e);
-    }
+    if (r == 0)
+        r = compare ? same_left(q, compare, run, nb, e) : keep_left(q, run, p->graph, nb, e);
     dev_run_free(run);
     return r;
-}
-
-static bool same_bytes(const struct regions *x, const struct region *q, const struct ana_set *compare,
-                       uint8_t *const *got)
-{
-    for (uint32_t b = 0; b < x->normal->prog->graph->nbuffer; b++)
-        for (uint32_t k = 0; k < compare[b].n; k++) {
-            const struct ana_interval *i = &compare[b].iv[k];
-            if (memcmp(q->left[b] + i->lo, got[b] + i->lo, i->hi - i->lo) != 0)
-                return false;
-        }
-    return true;
 }
 
 /* Does what its blocks touch hang on no data, neither as posted nor as planned? */
@@ -412,13 +431,12 @@ static int on_input(const struct regions *x, struct region *q, unsigned input, s
     unsigned all = rw_input_sorts(x->inputs, input), sorts = all ? all : RW_SPECIAL_SMALL;
     uint64_t seed = rw_input_seed(input);
     struct dt_err mine = {0};
-    uint32_t n = x->plan->graph->nbuffer;
     struct part part = {.compare = q->compare};
     int r = q->steady ? region_some(x, q, input, &part, e) : 0;
     if (r < 0)
         return r;
     x->g->regions.parts += part.compare != q->compare;
-    while ((r = region_run(x, q, x->plain, q->s, q->ns, part.s, seed, sorts, q->left, &mine)) < 0) {
+    while ((r = region_run(x, q, x->plain, q->s, q->ns, part.s, seed, sorts, NULL, &mine)) < 0) {
         r = rw_recover(x->g->dev, r, &mine);
         if (!sorts || rw_fatal(r))
             break;
@@ -426,20 +444,14 @@ static int on_input(const struct regions *x, struct region *q, unsigned input, s
         sorts = sorts == RW_SPECIAL_SMALL ? 0 : RW_SPECIAL_SMALL; /* fewer, as the posted launches do not take these */
     }
     x->g->regions.spared += sorts != (all ? all : RW_SPECIAL_SMALL);
-    uint8_t **got = r == 0 ? dt_calloc((size_t)n + 1, sizeof *got) : NULL;
-    if (r == 0 && !got)
-        r = dt_err_set(&mine, DT_E_NOMEM, "out of memory");
-    if (r == 0)
-        r = region_run(x, q, x->plan->prog, q->t, q->nt, part.t, seed, sorts, got, &mine);
-    int same = r == 0 && same_bytes(x, q, part.compare, got);
-    for (uint32_t b = 0; got && b < n; b++)
-        free(got[b]);
-    free(got);
-    r = r < 0 ? rw_recover(x->g->dev, r, &mine) : r;
+    if (r == 0) {
+        r = region_run(x, q, x->plan->prog, q->t, q->nt, part.t, seed, sorts, part.compare, &mine);
+        r = r < 0 ? rw_recover(x->g->dev, r, &mine) : r;
+    }
     if (rw_fatal(r))
         dt_err_move(e, &mine);
     dt_err_done(&mine);
-    return rw_fatal(r) ? r : same;
+    return r == 1 || rw_fatal(r) ? r : 0;
 }
 
 /* 1: it passed, now or an equal one before; 0: it did not, or cannot be run alone; negative: error. */

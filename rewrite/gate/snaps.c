@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/large.h"
 #include "base/subject.h"
 
 #define SNAP_BYTES (UINT64_C(1) << 30)
@@ -173,7 +174,7 @@ static int snaps_same(const struct rw_snaps *s, uint32_t launch, const struct de
         const uint8_t *want = NULL;
         if (!x->writes || rw_snaps_left(s, launch, x->buffer, &want) < 0)
             continue;
-        dt_free_ uint8_t *got = dt_malloc(s->ana->prog->graph->buffer[x->buffer].bytes + 1);
+        dt_large_ uint8_t *got = dt_large_get(s->ana->prog->graph->buffer[x->buffer].bytes + 1);
         r = got ? dev_run_download(run, x->buffer, got, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
         if (r < 0)
             return r;

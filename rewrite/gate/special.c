@@ -26,6 +26,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/large.h"
+
 #define TRIES 24                       /* most runs of the original in one planning */
 #define TRY_WORK UINT64_C(20000000000) /* most thread-instructions of them all; TRIES_LEAST are always run */
 #define TRIES_LEAST 4
@@ -184,7 +186,7 @@ int rw_special_upload(const struct rw_special *s, struct dev_run *run, const str
         const struct dt_buffer *b = &s->graph->buffer[k];
         if (!(s->sorts[k] & sorts) || to == DT_NAME_NONE || g->buffer[to].bytes != b->bytes)
             continue;
-        dt_free_ uint8_t *p = dt_malloc(b->bytes + 8);
+        dt_large_ uint8_t *p = dt_large_get(b->bytes + 8);
         if (!p)
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
         ordinary(b, s->kind[k], seed_add, p);

@@ -24,10 +24,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/large.h"
 #include "base/subject.h"
 
-#define CHAIN 16         /* launches */
-#define PIECE (1U << 20) /* bytes that are compared at a time */
+#define CHAIN 16 /* launches */
 
 /* ---- members: which launches of the original a launch stands for, as bits ---------------------------------------- */
 
@@ -117,7 +117,7 @@ static int trial_fetch(struct rw_trial *t, struct dev_run *run, struct dt_err *e
     for (uint32_t b = 0; b < t->now->graph->nbuffer && r == 0; b++) {
         if (!t->compared[b])
             continue;
-        if (!t->own[b] && !(t->own[b] = dt_malloc(t->now->graph->buffer[b].bytes + 1)))
+        if (!t->own[b] && !(t->own[b] = dt_large_get(t->now->graph->buffer[b].bytes + 1)))
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
         r = dev_run_download(run, b, t->own[b], e);
         t->want[b] = t->own[b];
@@ -176,7 +176,7 @@ static int trial_compare(const struct rw_trial *t, struct dev_run *run, uint32_t
     for (uint32_t k = 0; k < look.n && r == 0; k++)
         for (uint64_t lo = look.iv[k].lo, n; lo < look.iv[k].hi && r == 0; lo += n) {
             const uint8_t *want = t->want[b] + lo;
-            n = look.iv[k].hi - lo < PIECE ? look.iv[k].hi - lo : PIECE;
+            n = look.iv[k].hi - lo < RW_PIECE ? look.iv[k].hi - lo : RW_PIECE;
             if ((r = dev_run_download_part(run, b, lo, n, piece, e)) < 0 || !memcmp(piece, want, n))
                 continue;
             uint64_t i = 0;
@@ -205,7 +205,7 @@ int rw_trial_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_cost
 {
     const struct dt_graph *g = t->now->graph;
     bool *wanted = dt_calloc(t->next->graph->nlaunch + 1, sizeof *wanted);
-    uint8_t *piece = dt_malloc(PIECE);
+    uint8_t *piece = dt_malloc(RW_PIECE);
     struct dev_run *run = NULL;
     int r = wanted && piece ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r == 0) {
@@ -531,7 +531,7 @@ void rw_trial_keep(const struct rw_trial *t)
 void rw_trial_done(struct rw_trial *t)
 {
     for (uint32_t b = 0; t->own && b < t->now->graph->nbuffer; b++)
-        free(t->own[b]);
+        dt_large_put(t->own[b]);
     free(t->own);
     free(t->want);
     free(t->touched);

@@ -28,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/large.h"
 #include "base/subject.h"
 
 static bool is_output(const struct dt_buffer *b) { return b->role == DT_OUTPUT || b->role == DT_INOUT; }
@@ -48,7 +49,7 @@ struct outputs {
 static void outputs_done(struct outputs *o)
 {
     for (uint32_t k = 0; o->p && k < o->n; k++)
-        free(o->p[k]);
+        dt_large_put(o->p[k]);
     free(o->p);
     memset(o, 0, sizeof *o);
 }
@@ -78,7 +79,7 @@ static int verify_fetch(struct dev_run *r, const struct dt_graph *g, struct outp
     for (uint32_t k = 0; k < g->nbuffer; k++) {
         if (!is_output(&g->buffer[k]))
             continue;
-        if (!(o->p[k] = dt_malloc(g->buffer[k].bytes + 1)))
+        if (!(o->p[k] = dt_large_get(g->buffer[k].bytes + 1)))
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
         int x = dev_run_download(r, k, o->p[k], e);
         if (x < 0)

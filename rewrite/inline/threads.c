@@ -91,7 +91,7 @@ static void find_steps(struct walk *w, const struct ana_trace_box *b, const stru
     struct rw_inline *n = w->n;
     uint32_t x[3], y[3];
     for (unsigned d = 0; d < 3; d++)
-        for (uint32_t k = 0; k < t->n && k < TRIES && !w->known[d]; k++)
+        for (uint32_t k = 0; n->body[n->guest]->block[d] > 1 && k < t->n && k < TRIES && !w->known[d]; k++)
             for (uint32_t q = k + 1; q < t->n && !w->known[d]; q++) {
                 rw_inline_coords(n, t->thread[k], x);
                 rw_inline_coords(n, t->thread[q], y);

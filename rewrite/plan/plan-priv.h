@@ -278,6 +278,8 @@ json_t *rw_bounds_json(struct rw_planner *p, const struct rw_state *s, struct dt
 /* A warning of each posted launch that counts on lanes that run together and has surplus lanes now (lockstep.c). */
 void rw_warn_lockstep(struct rw_planner *p);
 json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e);
+/* Assemble the newest state's modules, so that rw_plan_json need not wait for them. */
+void rw_assemble_ahead(struct rw_planner *p);
 /* Does the document, read back, say what the state is? 1: it does; 0: `why` says what differs; negative: memory. */
 int rw_written(json_t *doc, const struct rw_state *state, struct dt_str *why, struct dt_err *e);
 

@@ -159,35 +159,35 @@ static int compared_code(const struct dev_module *m, const char *arch, void **re
     return r;
 }
 
-struct assembled { /* what is assembled ahead, side by side: its results stay with the assembler (device/memo.c) */
-    const struct rw_planner *p;
-    const char *arch;
-};
-
 static void assemble_one(void *user, size_t k)
 {
-    const struct assembled *a = user;
-    const struct dev_module *m = &a->p->state.p[a->p->state.n - 1].prog->module[k];
+    const struct rw_planner *p = user;
+    const struct dev_module *m = &p->state.p[p->state.n - 1].prog->module[k];
     dt_free_ void *code = NULL;
     size_t n = 0;
     struct dt_err unheard = {0}; /* whoever asks again hears of it */
-    if (m->ptx && !posted(&a->p->state.p[0], m))
-        dev_assemble(m->ptx, m->len, a->arch, &code, &n, &unheard);
+    if (m->ptx && !posted(&p->state.p[0], m))
+        dev_assemble(m->ptx, m->len, dev_info(p->dev)->arch, &code, &n, &unheard);
     dt_err_done(&unheard);
+}
+
+/* The results stay with the assembler (device/memo.c). */
+void rw_assemble_ahead(struct rw_planner *p)
+{
+    dt_parallel(dt_cores() < 4 ? dt_cores() : 4, p->state.p[p->state.n - 1].graph->nmodule, assemble_one, p);
 }
 
 /* Put the machine code of each module that is not a posted one into `modules`; *ret: who made it. All of them or none:
  * where the assembler is missing, or gives up, there is none. The program's modules were assembled with line tables
- * when they were made; without them they are assembled here, side by side. */
-static int machine_code(const struct rw_planner *p, json_t *modules, json_t **ret, struct dt_err *e)
+ * when they were made; without them they are assembled here, side by side, if not while the plan was verified. */
+static int machine_code(struct rw_planner *p, json_t *modules, json_t **ret, struct dt_err *e)
 {
     const struct rw_state *first = &p->state.p[0], *last = &p->state.p[p->state.n - 1];
     const struct dev_info *d = dev_info(p->dev);
     char version[32] = "";
     uint32_t some = 0;
     int r = 0;
-    struct assembled ahead = {p, d->arch};
-    dt_parallel(dt_cores() < 4 ? dt_cores() : 4, last->graph->nmodule, assemble_one, &ahead);
+    rw_assemble_ahead(p);
     for (uint32_t k = 0; k < last->graph->nmodule && r == 0; k++) {
         const struct dev_module *m = &last->prog->module[k];
         json_t *o = json_object_get(modules, last->graph->module[k].name);

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/parallel.h"
 #include "base/subject.h"
 
 /* Costs that the library had, against those of the gate's own run: false where one is another. */
@@ -57,6 +58,26 @@ static int other_inputs(struct rw_planner *p, unsigned inputs, unsigned *ret, st
     return r;
 }
 
+struct last_look { /* other inputs and the whole, beside what the document needs */
+    struct rw_planner *p;
+    unsigned inputs, schedules, *whole;
+    bool seen;
+    struct dev_cost *ran;
+    struct dt_err *e;
+    int r;
+};
+
+static void last_half(void *user, size_t k)
+{
+    struct last_look *w = user;
+    const struct rw_state *top = &w->p->state.p[w->p->state.n - 1];
+    if (k == 1)
+        rw_assemble_ahead(w->p);
+    else if ((w->r = other_inputs(w->p, w->inputs, w->whole, w->e)) == 0)
+        w->r = rw_verify_plan(w->p->dev, w->p->gate.ref, top->prog, top->ana, *w->whole, w->schedules, w->seen, w->ran,
+                              w->e);
+}
+
 /* The newest state: its block orders, other inputs, and the whole. What launches leave that ran in all orders alone is
  * not looked at again (`seen`); that they do is assumed until the orders have run beside the rest. *ret_whole: how many
  * inputs ran whole. */
@@ -71,9 +92,9 @@ static int verify_newest(struct rw_planner *p, unsigned inputs, unsigned schedul
     if (orders < 0)
         return orders;
     bool seen = !p->unseen && orders == 0;
-    int r = other_inputs(p, inputs, ret_whole, &mine);
-    if (r == 0)
-        r = rw_verify_plan(p->dev, p->gate.ref, top->prog, top->ana, *ret_whole, schedules, seen, ran, &mine);
+    struct last_look look = {p, inputs, schedules, ret_whole, seen, ran, &mine, 0};
+    dt_parallel(2, 2, last_half, &look);
+    int r = look.r;
     orders = beside ? rw_orders_joined(&aside, e) : 0;
     if (orders == 1 && r == 0 && seen)
         r = rw_verify_plan(p->dev, p->gate.ref, top->prog, top->ana, *ret_whole, schedules, false, ran, &mine);

@@ -74,6 +74,8 @@ struct cu_work { /* one sg_work of the timeline and what it answers for */
     struct CUevent_st *event;
 };
 
+#define CU_SPARES 2
+
 struct CUctx_st {
     struct cu_device *dev;
     unsigned flags;
@@ -88,7 +90,9 @@ struct CUctx_st {
     struct CUevent_st *events;
     struct dt_vec(struct CUmod_st *) module;
     struct dt_vec(struct cu_range) range;
-    struct cu_range spare; /* the arena that was freed last, if it has a base: the next one is mostly as large */
+    /* arenas that were freed, those with a base: the next ones are mostly as large, and there are two at a time where
+     * something is compared */
+    struct cu_range spare[CU_SPARES];
     struct dt_vec(struct cu_pooled) pooled; /* from memory pools */
     struct dt_vec(struct cu_work) log;      /* work since clock_us, in the order of the calls */
     double clock_us;                        /* modelled time at which the log begins */
@@ -363,7 +367,7 @@ void cu_event_free(struct CUevent_st *e);
 /* ---- memory.c ---- */
 /* The host, managed or arena memory that begins at p, or that p is `inside` of. */
 struct cu_range *cu_range_at(struct CUctx_st *c, CUdeviceptr p, bool inside);
-void cu_spare_drop(struct CUctx_st *c); /* give the pages of `spare` back, if there are any */
+void cu_spare_drop(struct CUctx_st *c); /* give the pages of `spare` back */
 
 /* ---- timeline.c ---- */
 /* Append work to a stream; `event` (may be NULL) gets its end. */

@@ -209,11 +209,45 @@ CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *size, CUdeviceptr p)
 
 /* ---- extension: an arena of which only parts may be touched ---- */
 
+static void spare_drop(struct cu_range *spare)
+{
+    if (spare->base)
+        munmap((void *)(uintptr_t)spare->base, spare->room);
+    *spare = (struct cu_range){0};
+}
+
 void cu_spare_drop(struct CUctx_st *c)
 {
-    if (c->spare.base)
-        munmap((void *)(uintptr_t)c->spare.base, c->spare.room);
-    c->spare = (struct cu_range){0};
+    for (unsigned k = 0; k < CU_SPARES; k++)
+        spare_drop(&c->spare[k]);
+}
+
+/* The one with least room that has at least so much. Of 0: the one with least of all, which may be empty. */
+static struct cu_range *spare_of(struct CUctx_st *c, uint64_t room)
+{
+    struct cu_range *best = NULL;
+    for (struct cu_range *s = c->spare; s < c->spare + CU_SPARES; s++)
+        if (s->room >= room && (!best || s->room < best->room))
+            best = s;
+    return best;
+}
+
+/* A spare arena of so much room: the one with most has its pages moved to where there is more behind them, as pages
+ * that are there need not be made and cleared; those that nobody touches cost nothing. NULL: there is no memory. */
+static struct cu_range *spare_grown(struct CUctx_st *c, uint64_t room)
+{
+    struct cu_range *most = c->spare;
+    for (struct cu_range *s = c->spare; s < c->spare + CU_SPARES; s++)
+        most = s->room > most->room ? s : most;
+    void *p = most->base ? mremap((void *)(uintptr_t)most->base, most->room, room, MREMAP_MAYMOVE) : MAP_FAILED;
+    if (p == MAP_FAILED) {
+        spare_drop(most);
+        if (!(p = sg_pages(room)))
+            return NULL;
+    }
+    most->base = (CUdeviceptr)(uintptr_t)p;
+    most->room = room;
+    return most;
 }
 
 CUresult dovetailArenaAlloc(CUdeviceptr *ret, size_t bytes)
@@ -221,22 +255,17 @@ CUresult dovetailArenaAlloc(CUdeviceptr *ret, size_t bytes)
     CU_CONTEXT(c);
     CU_REQUIRE(ret && bytes, CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(bytes <= c->dev->model->dram_bytes, CUDA_ERROR_OUT_OF_MEMORY);
-    struct cu_range arena = c->spare;
-    if (arena.room < bytes) {
-        cu_spare_drop(c);
+    struct cu_range *spare = spare_of(c, bytes), arena;
+    if (!spare) {
         CU_REQUIRE(host_has(bytes), CUDA_ERROR_OUT_OF_MEMORY);
-        /* the next one may be a little larger; pages that nobody touches cost nothing */
-        arena.room = bytes + bytes / 8;
-        arena.base = (CUdeviceptr)(uintptr_t)sg_pages(arena.room);
-        CU_REQUIRE(arena.base, CUDA_ERROR_OUT_OF_MEMORY);
+        spare = spare_grown(c, bytes + bytes / 8); /* the next one may be a little larger */
+        CU_REQUIRE(spare, CUDA_ERROR_OUT_OF_MEMORY);
     }
-    c->spare = (struct cu_range){0};
+    arena = *spare;
     arena.bytes = bytes;
     arena.kind = CU_RANGE_ARENA;
-    if (!dt_push(&c->range, arena)) {
-        c->spare = arena;
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    CU_REQUIRE(dt_push(&c->range, arena), CUDA_ERROR_OUT_OF_MEMORY);
+    *spare = (struct cu_range){0};
     *ret = arena.base;
     return CUDA_SUCCESS;
 }
@@ -278,11 +307,12 @@ CUresult dovetailArenaFree(CUdeviceptr base)
         else
             i++;
     }
-    if (arena.room < c->spare.room) {
-        munmap((void *)(uintptr_t)arena.base, arena.room);
+    struct cu_range *least = spare_of(c, 0);
+    if (arena.room < least->room) {
+        spare_drop(&arena);
         return CUDA_SUCCESS;
     }
-    cu_spare_drop(c); /* its pages would have to be made and cleared again: a tenth of planning large graphs */
-    c->spare = arena;
+    spare_drop(least);
+    *least = arena; /* its pages would have to be made and cleared again: a tenth of planning large graphs */
     return CUDA_SUCCESS;
 }

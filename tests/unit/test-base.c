@@ -19,6 +19,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/json.h"
+#include "base/large.h"
 #include "base/nearest.h"
 #include "base/radix.h"
 #include "base/str.h"
@@ -318,6 +319,48 @@ static void sentences_know_their_subjects(void **state)
     dt_err_done(&e);
 }
 
+/* The block that fits best serves again; one too many, and one that is too large to be kept, go back; out of memory is
+ * said. Whether anything was allocated, the count says. */
+static void large_blocks_serve_again(void **state)
+{
+    char *small = dt_large_get(1000), *large = dt_large_get(5000), *many[20];
+    long before = dt_alloc_count();
+    memset(small, 1, 1000);
+    memset(large, 2, 5000);
+    dt_large_put(large);
+    dt_large_put(small);
+    char *again = dt_large_get(900);
+    assert_ptr_equal(again, small);
+    char *other = dt_large_get(900); /* larger than asked for, but there */
+    assert_ptr_equal(other, large);
+    assert_int_equal(dt_alloc_count(), before);
+    char *made = dt_large_get(900);
+    assert_int_equal(dt_alloc_count(), before + 1);
+    dt_large_put(made);
+    char *bigger = dt_large_get(901); /* made is too small */
+    assert_ptr_not_equal(bigger, made);
+    dt_large_put(bigger);
+    dt_large_put(again);
+    dt_large_put(other);
+    dt_large_put(NULL);
+    for (int k = 0; k < 20; k++)
+        many[k] = dt_large_get(64);
+    for (int k = 0; k < 20; k++)
+        dt_large_put(many[k]);
+    dt_large_let_go();
+    before = dt_alloc_count();
+    char *huge = dt_large_get((size_t)600 << 20);
+    assert_non_null(huge);
+    dt_large_put(huge);
+    dt_large_put(dt_large_get(64));
+    assert_int_equal(dt_alloc_count(), before + 2);
+    assert_null(dt_large_get(SIZE_MAX - 8));
+    dt_large_let_go();
+    dt_alloc_fail_after(1);
+    assert_null(dt_large_get(64));
+    dt_alloc_fail_after(0);
+}
+
 /* Each allocation fails once, jansson's among them: no memory is no fault of the text. */
 static void test_json_memory(void **state)
 {
@@ -420,6 +463,7 @@ static void nearest_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(large_blocks_serve_again),
         cmocka_unit_test(test_json_memory),
         cmocka_unit_test(err_keeps_the_first),
         cmocka_unit_test(problem_of_bytes_that_are_not_utf8),

@@ -615,6 +615,19 @@ static void arena(void **state)
     assert_int_equal(*(uint8_t *)(uintptr_t)(p + 4095), 1);
     OK(X(dovetailArenaFree)(q));
     OK(X(dovetailArenaFree)(p));
+    /* both are kept: the smaller one serves what it has room for, and one of them grows for what neither has */
+    OK(X(dovetailArenaAlloc)(&p, 4096));
+    assert_int_equal(p, base);
+    CUdeviceptr grown, again;
+    OK(X(dovetailArenaAlloc)(&grown, 8 << 20));
+    OK(X(dovetailArenaAllow)(grown, 8 << 20));
+    OK(F(cuMemsetD8)(grown, 3, 8 << 20));
+    assert_int_equal(*(uint8_t *)(uintptr_t)(grown + (8 << 20) - 1), 3);
+    OK(X(dovetailArenaFree)(grown));
+    OK(X(dovetailArenaAlloc)(&again, 8 << 20));
+    assert_int_equal(again, grown);
+    OK(X(dovetailArenaFree)(again));
+    OK(X(dovetailArenaFree)(p));
     drop();
 }
 
