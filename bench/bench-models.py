@@ -54,6 +54,12 @@ SIZES = {
     "gpt2-medium-512": "gpt2 --large --tokens 512",
     "h2o-512": "h2o --tokens 512", "h2o-512-vector": "h2o --tokens 512 --tiles vector",
     "h2o-2048-vector": "h2o --tokens 2048 --tiles vector",
+    "ffn-large-128": "ffn --large --tokens 128", "ffn-large-512": "ffn --large --tokens 512",
+    "ffn-large-2048": "ffn --large --tokens 2048",
+    "attention-large-128": "attention --large --tokens 128",
+    "attention-large-128-vector": "attention --large --tokens 128 --tiles vector",
+    "attention-large-512": "attention --large --tokens 512",
+    "attention-large-2048-vector": "attention --large --tokens 2048 --tiles vector",
 }
 # parts of a Llama-like layer in Triton's kernels (tests/models/llama): graphs that are there, for one architecture each
 LLAMA = {f"llama-{part}-{tokens}": f"{ROOT}/tests/models/llama/{part}-{tokens}.json" for part, also in
