@@ -77,6 +77,14 @@ struct rw_phase { /* one body on its way into the fused kernel */
     /* per instruction: components that stay (inline/slice.c), or without a guest whether it stays (emit/faint.c); NULL:
      * all */
     const uint8_t *mask;
+    /* per instruction: the threads that make it (part.h), and for each such set the predicate that a thread is in it;
+     * NULL: all threads make all */
+    const struct rw_threads *only;
+    struct rw_among {
+        struct rw_threads set;
+        uint32_t pred;
+    } *among;
+    uint32_t namong;
     uint32_t at; /* number of the instruction at hand */
     /* inlined: what becomes of some of its instructions, and whose they are; NULL: nothing */
     const struct rw_guest *guest;

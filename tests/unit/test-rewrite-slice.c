@@ -84,7 +84,8 @@ static void test_needs(void **state)
         open_one(&f, cases[k].ptx, 64);
         const struct rw_body *b = &f.c.facts.body[0];
         uint8_t *mine = test_calloc(b->f->ninst, 1), *keep = test_calloc(b->f->ninst, 1);
-        assert_int_equal(rw_reach_of(&f.c.arena, b, &r, &e), 0);
+        const struct rw_share part = {.keep = keep};
+        assert_int_equal(rw_reach_of(&f.c.arena, b, false, &r, &e), 0);
         for (uint32_t n = 0; n < b->f->ninst; n++)
             if (rw_is_part_store(&b->f->inst[n]))
                 second = n;
@@ -98,10 +99,10 @@ static void test_needs(void **state)
                      count(b->f, keep, PTX_OP_FMA, 0));
         assert_int_equal(count(b->f, keep, PTX_OP_ST, PTX_GLOBAL), 1);
         assert_int_equal(count(b->f, keep, PTX_OP_BAR_SYNC, 0), 2);
-        assert_true(rw_part_reach(b, &r, keep, &store, &load));
+        assert_true(rw_part_reach(b, &r, &part, &store, &load));
         for (uint32_t n = 0; n < b->f->ninst; n++) /* without what it stores for itself it is not right */
             keep[n] = keep[n] && !(b->f->inst[n].op == PTX_OP_ST && b->f->inst[n].space == PTX_SHARED);
-        assert_false(rw_part_reach(b, &r, keep, &store, &load));
+        assert_false(rw_part_reach(b, &r, &part, &store, &load));
         test_free(mine);
         test_free(keep);
         fix_close(&f);
@@ -122,7 +123,7 @@ static void test_rounds(void **state)
     struct dt_err e = {0};
     open_one(&f, ptx, 32);
     const struct rw_body *b = &f.c.facts.body[0];
-    assert_int_equal(rw_reach_of(&f.c.arena, b, &r, &e), 0);
+    assert_int_equal(rw_reach_of(&f.c.arena, b, false, &r, &e), 0);
     assert_true(r.known);
     for (uint32_t n = 0; n < b->f->ninst; n++)
         for (uint32_t k = 0; b->f->inst[n].op == PTX_OP_LD && b->f->inst[n].space == PTX_SHARED && k < 512; k++)
@@ -158,7 +159,7 @@ static void test_many_rounds(void **state)
         unsigned touched = 0;
         open_one(&f, cases[c].ptx, 32);
         const struct rw_body *b = &f.c.facts.body[0];
-        assert_int_equal(rw_reach_of(&f.c.arena, b, &r, &e), 0);
+        assert_int_equal(rw_reach_of(&f.c.arena, b, false, &r, &e), 0);
         for (uint32_t n = 0; n < b->f->ninst; n++)
             for (uint32_t k = 0; b->f->inst[n].op == PTX_OP_LD && b->f->inst[n].space == PTX_SHARED && k < 512; k++)
                 touched += r.touched[n][k / 8] >> (k % 8) & 1;
