@@ -12,15 +12,14 @@
  *   other threads     an instruction that is kept is made by all threads, as posted, but for what is told below. In a
  *                     thread that does not need it, it may compute from what nobody computes any more. So addresses,
  *                     predicates of accesses, and what branches and effects take, are needed in every thread
- *   collectives       a warp needs what one of its lanes needs
+ *   collectives       a warp needs what one of its lanes needs; whether it makes them is known in every warp
  *   ldmatrix          a matrix is needed if its register is, in a lane of the warp, and is read at the addresses of its
  *                     own eight lanes. The others are loaded, too, from bytes that may be anything
  *   stmatrix          the other way: the register of a matrix is needed if what is stored at the addresses of its eight
  *                     lanes is read
  *   shared memory     a store is needed in the threads whose bytes a needed load reads in a thread that needs it
  *                     (rw_reach.span), and can see (reach-order.c). Where that is not known of one of them, in all
- *   only              the part's stores are made by its threads alone. Loads of global memory, and copies from it to
- *                     shared memory, by the least set of the form `these bits of the number have this value` that has
+ *   only              the part's stores are made by its threads alone. Loads, and copies from global to shared memory, by the least set of the form `these bits of the number have this value` that has
  *                     all threads in need
  */
 #include "rewrite/emit/part-priv.h"
@@ -100,10 +99,7 @@ static void thin_takes(uint32_t reg, bool write, void *user)
 
 /* ---- shared memory ----------------------------------------------------------------------------------------------- */
 
-static bool known(const struct thin *x, uint32_t n)
-{
-    return x->r->known && !x->r->anywhere[n] && x->r->touched[n];
-}
+static bool known(const struct thin *x, uint32_t n) { return x->r->known && !x->r->anywhere[n] && x->r->touched[n]; }
 
 static bool spans(const struct thin *x, uint32_t n) { return x->r->span && x->r->span[n]; }
 
@@ -222,10 +218,14 @@ static void thin_take_all(struct thin *x, const struct ptx_inst *i)
 {
     const struct ptx_opnd *v = value_of(i);
     unsigned flags = ptx_op_info(i->op)->flags;
-    bool access = rw_has_effect(i) || (flags & (PTX_F_READS | PTX_F_WRITES | PTX_F_ATOMIC));
+    bool access = rw_has_effect(i) || (flags & (PTX_F_READS | PTX_F_WRITES | PTX_F_ATOMIC)) ||
+                  i->op == PTX_OP_SHFL; /* whose lanes, and of whom, has to be right in every warp */
     x->take = access && !v ? x->all : x->want;
     if (!v) {
         rw_faint_regs(x->b->f, i, thin_takes, x);
+        x->take = x->all; /* a warp makes a collective as a whole, or not */
+        if (i->pred != PTX_NO_REG && rw_is_pure_collective(i))
+            thin_takes(i->pred, false, x);
         return;
     }
     if (i->op == PTX_OP_STMATRIX)
@@ -313,7 +313,7 @@ static struct rw_threads hull(const struct thin *x, const uint64_t *set)
 /* May it be left out in threads that do not need it, and is that worth a predicate? */
 static bool may_leave(const struct ptx_inst *i)
 {
-    return !rw_has_effect(i) && ((i->op == PTX_OP_LD && i->space == PTX_GLOBAL) ||
+    return !rw_has_effect(i) && ((i->op == PTX_OP_LD && (i->space == PTX_GLOBAL || i->space == PTX_SHARED)) ||
                                  (i->op == PTX_OP_CP_ASYNC && rw_is_shared_store(i)));
 }
 

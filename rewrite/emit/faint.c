@@ -292,8 +292,10 @@ double rw_part_weight(const struct rw_body *b, const struct rw_reach *r, const s
         bool memory = (flags & (PTX_F_READS | PTX_F_WRITES)) && i->space != PTX_PARAM;
         if (!part->keep[n] || i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA)
             continue;
-        all += rounds[r->deep[n] < 3 ? r->deep[n] : 3] *
-               (!memory ? 1 : rw_is_global_access(i) ? 8.0 / (1u << __builtin_popcount(bits)) : 2);
+        all +=
+            rounds[r->deep[n] < 3 ? r->deep[n] : 3] * (!memory                  ? 1
+                                                       : rw_is_global_access(i) ? 8.0 / (1u << __builtin_popcount(bits))
+                                                                                : 2);
     }
     return all;
 }

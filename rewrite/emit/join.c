@@ -330,40 +330,14 @@ static int emit_surplus(struct rw_join *j, struct rw_phase *p, uint32_t threads,
     return r;
 }
 
-/* A predicate for each set of threads that alone make some instruction. */
-static int emit_among(struct rw_join *j, struct rw_phase *p, const struct ptx_function *f, uint32_t t)
-{
-    int r = 0;
-    if (!p->only)
-        return 0;
-    p->among = dt_new_array(&j->c->arena, struct rw_among, f->ninst + 1);
-    uint32_t bits = new_reg(j, PTX_B32, "dt_bits");
-    if (!p->among || bits == PTX_NO_REG)
-        return join_nomem(j);
-    for (uint32_t n = 0; n < f->ninst && r == 0; n++) {
-        struct rw_among q = {p->only[n], PTX_NO_REG};
-        uint32_t k = 0;
-        while (k < p->namong && (p->among[k].set.bits != q.set.bits || p->among[k].set.value != q.set.value))
-            k++;
-        if (!p->mask[n] || !q.set.bits || k < p->namong)
-            continue;
-        if ((q.pred = new_reg(j, PTX_PRED, "dt_among")) == PTX_NO_REG)
-            return DT_E_NOMEM;
-        const char *B = rw_rname(j, bits);
-        r = rw_emit(j, "and.b32 %s, %s, %u;", B, rw_rname(j, t), q.set.bits);
-        if (r == 0)
-            r = rw_emit(j, "setp.eq.u32 %s, %s, %u;", rw_rname(j, q.pred), B, q.set.value);
-        p->among[p->namong++] = q;
-    }
-    return r;
-}
-
 static int emit_phase(struct rw_join *j, int side, const struct table *t, unsigned barrier)
 {
     struct rw_cand *c = j->c;
     const struct rw_body *b = &c->facts.body[side];
     const struct rw_list *l = &c->lists.list[side];
-    struct rw_phase p = {.side = side, .open = c->facts.open[side], .mask = c->shares ? c->shares[side].keep : NULL,
+    struct rw_phase p = {.side = side,
+                         .open = c->facts.open[side],
+                         .mask = c->shares ? c->shares[side].keep : NULL,
                          .only = c->shares ? c->shares[side].only : NULL};
     const struct ptx_function *f = b->f;
     /* group t / threads has block I + group of the list */
@@ -409,7 +383,7 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     if (c->pack && (r = rw_subblock_begin(j, &p, group)) < 0)
         return r;
     if ((r = emit_coords(j, f, PTX_SR_TID, t_of, b->block, p.tid, "dt_tid")) < 0 || (r = emit_bases(j, &p, t)) < 0 ||
-        (r = emit_among(j, &p, f, t_of)) < 0)
+        (r = rw_emit_among(j, &p, f, t_of)) < 0 || (r = rw_emit_zeros(j, side, t_of)) < 0)
         return r;
     /* the component's blocks: i runs to n; the affine list steps blk, the table is read at first + i */
     if (l->affine) {

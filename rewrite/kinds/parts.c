@@ -161,9 +161,11 @@ static int parts_share(struct rw_parts *m, struct rw_share *ret, struct dt_err *
     if (m->by_thread) {
         ret->only = dt_new_array(a, struct rw_threads, n);
         ret->reads = dt_new_array(a, uint64_t, n * rw_thread_words(b));
+        ret->zero = dt_new_array(a, struct rw_zero, RW_ZEROS);
     }
-    return ret->keep && (!m->by_thread || (ret->only && ret->reads)) ? 0
-                                                                      : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    return ret->keep && (!m->by_thread || (ret->only && ret->reads && ret->zero))
+               ? 0
+               : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
 static void parts_copy(const struct rw_parts *m, struct rw_share *to, const struct rw_share *from)
@@ -172,6 +174,8 @@ static void parts_copy(const struct rw_parts *m, struct rw_share *to, const stru
     memcpy(to->keep, from->keep, b->f->ninst);
     if (m->by_thread) {
         memcpy(to->only, from->only, b->f->ninst * sizeof *to->only);
+        memcpy(to->zero, from->zero, RW_ZEROS * sizeof *to->zero);
+        to->nzero = from->nzero;
         memcpy(to->reads, from->reads, b->f->ninst * rw_thread_words(b) * sizeof *to->reads);
     }
 }
@@ -193,7 +197,10 @@ static int parts_need(struct rw_parts *m, uint32_t bits, unsigned p, uint8_t *ow
         return 1;
     if (RW_SPOILT("threads"))
         among.value = 0;
-    return m->by_thread ? rw_faint_threads(b, &m->reach, own, among, ret, e) : rw_faint(b, &m->reach, own, ret->keep, e);
+    if (!m->by_thread)
+        return rw_faint(b, &m->reach, own, ret->keep, e);
+    int r = rw_faint_threads(b, &m->reach, own, among, ret, e);
+    return r < 0 ? r : rw_part_zero(b, &m->reach, ret, e);
 }
 
 /* What each part of that division needs; *ret_worst: of the heaviest, *ret_sum: of all. 1: a part has no store. */
