@@ -266,11 +266,11 @@ extern "C" __global__ void tile(const float *x, float *h) /* by tensor cores, an
 {
     __shared__ __align__(16) float s[512];
     int t = threadIdx.x, lane = t % 32, to = t / 32 * 128 + lane / 4 * 8 + lane % 4 * 2;
-    const float *a = x + blockIdx.x * 512 + t / 32 * 128 + lane;
+    const unsigned *a = (const unsigned *)x + blockIdx.x * 512 + t / 32 * 128 + lane;
     float d[4] = {};
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "f"(a[0]), "f"(a[32]), "f"(a[64]), "f"(a[96]), "f"(a[0]), "f"(a[32]));
+                 : "r"(a[0]), "r"(a[32]), "r"(a[64]), "r"(a[96]), "r"(a[0]), "r"(a[32]));
     s[to] = d[0]; s[to + 1] = d[1]; s[to + 64] = d[2]; s[to + 65] = d[3];
     __syncthreads();
     ((float4 *)(h + blockIdx.x * 512))[t] = ((float4 *)s)[t];

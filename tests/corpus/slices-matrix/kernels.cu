@@ -5,7 +5,7 @@
 // `product` is sliced: half of the columns are the threads with bit 2 of their number clear. `renewed` is not: the threads of those columns change
 // what they store by what the other half of the row held, which other threads overwrite. So a part would read what another part writes.
 typedef unsigned short half_bits;
-enum { N = 1024, K = 1024 };
+enum { N = 512 };
 
 static __device__ __forceinline__ void copy16(unsigned to, const half_bits *from)
 {
@@ -31,7 +31,7 @@ static __device__ __forceinline__ void store2(unsigned to, float lo, float hi)
 }
 
 // The thread's piece of the tile: row t / 8, columns t % 8 * 8 to + 7.
-static __device__ __forceinline__ uint4 tile(const half_bits *__restrict__ x, const half_bits *__restrict__ w)
+template <int K> static __device__ __forceinline__ uint4 tile(const half_bits *__restrict__ x, const half_bits *__restrict__ w)
 {
     __shared__ __align__(16) unsigned char s[10240]; // 64 rows of the weights, 16 of x, 64 deep; 16-byte pieces of a row are permuted
     const int t = threadIdx.x, lane = t % 32, warp = t / 32, row = t / 8, at = row * 128 + ((t % 8) ^ (row % 8)) * 16;
@@ -65,7 +65,7 @@ static __device__ __forceinline__ uint4 tile(const half_bits *__restrict__ x, co
 
 extern "C" __global__ void __launch_bounds__(128) product(const half_bits *__restrict__ x, const half_bits *__restrict__ w, half_bits *__restrict__ c)
 {
-    const uint4 v = tile(x, w);
+    const uint4 v = tile<1024>(x, w);
     *(uint4 *)&c[threadIdx.x / 8 * N + blockIdx.x * 64 + threadIdx.x % 8 * 8] = v;
 }
 
@@ -75,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(128) renewed(const half_bits *__res
     uint4 old = {};
     if (!(threadIdx.x & 4))
         old = *(const uint4 *)&row[(7 - threadIdx.x % 8) * 8];
-    uint4 v = tile(x, w);
+    uint4 v = tile<N>(x, w);
     v.x ^= old.x;
     v.y ^= old.y;
     v.z ^= old.z;
