@@ -19,8 +19,8 @@
  *                     lanes is read
  *   shared memory     a store is needed in the threads whose bytes a needed load reads in a thread that needs it
  *                     (rw_reach.span), and can see (reach-order.c). Where that is not known of one of them, in all
- *   only              the part's stores are made by its threads alone. Loads, and copies from global to shared memory, by the least set of the form `these bits of the number have this value` that has
- *                     all threads in need
+ *   only              the part's stores are made by its threads alone. Loads, and copies from global to shared memory, by
+ *                     the least set of the form `these bits of the number have this value` that has all threads in need
  */
 #include "rewrite/emit/part-priv.h"
 
@@ -66,7 +66,7 @@ static bool thin_any(const struct thin *x, const uint64_t *set)
 }
 
 /* Whole warps. */
-static void widen(const struct thin *x, uint64_t *set)
+static void thin_widen(const struct thin *x, uint64_t *set)
 {
     for (size_t k = 0; k < x->w; k++) {
         uint64_t low = set[k] & UINT32_MAX ? UINT32_MAX : 0, high = set[k] >> 32 ? (uint64_t)UINT32_MAX << 32 : 0;
@@ -99,9 +99,12 @@ static void thin_takes(uint32_t reg, bool write, void *user)
 
 /* ---- shared memory ----------------------------------------------------------------------------------------------- */
 
-static bool known(const struct thin *x, uint32_t n) { return x->r->known && !x->r->anywhere[n] && x->r->touched[n]; }
+static bool thin_known(const struct thin *x, uint32_t n)
+{
+    return x->r->known && !x->r->anywhere[n] && x->r->touched[n];
+}
 
-static bool spans(const struct thin *x, uint32_t n) { return x->r->span && x->r->span[n]; }
+static bool thin_spans(const struct thin *x, uint32_t n) { return x->r->span && x->r->span[n]; }
 
 /* The load is needed in the threads `set`. */
 static void thin_reads(struct thin *x, uint32_t n, const uint64_t *set)
@@ -110,14 +113,14 @@ static void thin_reads(struct thin *x, uint32_t n, const uint64_t *set)
     if (!thin_add(x, x->ret->reads + n * x->w, set) || x->all_read)
         return;
     x->more = true;
-    if (!known(x, n) || !r->nclass) {
+    if (!thin_known(x, n) || !r->nclass) {
         x->all_read = true;
         return;
     }
     uint8_t *read = x->read + (size_t)r->class_of[n] * x->bytes;
-    for (uint32_t k = 0; !spans(x, n) && k < x->bytes; k++)
+    for (uint32_t k = 0; !thin_spans(x, n) && k < x->bytes; k++)
         read[k] |= r->touched[n][k];
-    for (uint32_t k = 0; spans(x, n) && k < r->nspan[n]; k++) {
+    for (uint32_t k = 0; thin_spans(x, n) && k < r->nspan[n]; k++) {
         const struct rw_span *s = &r->span[n][k];
         for (uint32_t q = s->at; (set[s->thread / 64] >> (s->thread % 64) & 1) && q < s->at + (uint32_t)s->width; q++)
             read[q / 8] |= (uint8_t)(1u << (q % 8));
@@ -152,12 +155,12 @@ static void thin_is_read(const struct thin *x, uint32_t n, uint64_t *set)
     const struct rw_reach *r = x->r;
     if (RW_SPOILT("reach"))
         return;
-    bool some = x->all_read || !known(x, n);
-    for (uint32_t k = 0; !some && !spans(x, n) && k < x->bytes; k++)
+    bool some = x->all_read || !thin_known(x, n);
+    for (uint32_t k = 0; !some && !thin_spans(x, n) && k < x->bytes; k++)
         some = r->touched[n][k] & seen(x, n, k);
     if (some)
         thin_add(x, set, x->all);
-    for (uint32_t k = 0; !some && spans(x, n) && k < r->nspan[n]; k++) {
+    for (uint32_t k = 0; !some && thin_spans(x, n) && k < r->nspan[n]; k++) {
         const struct rw_span *s = &r->span[n][k];
         if (!(set[s->thread / 64] >> (s->thread % 64) & 1) && span_is_read(x, n, s))
             set[s->thread / 64] |= UINT64_C(1) << (s->thread % 64);
@@ -193,7 +196,7 @@ static const uint64_t *at_whose_places(struct thin *x, const struct ptx_inst *i)
 /* ---- instructions ------------------------------------------------------------------------------------------------ */
 
 /* The value that a store takes, apart from where it goes. */
-static const struct ptx_opnd *value_of(const struct ptx_inst *i)
+static const struct ptx_opnd *thin_value(const struct ptx_inst *i)
 {
     if (i->op == PTX_OP_STMATRIX && rw_is_shared_store(i))
         return rw_matrices(i);
@@ -207,7 +210,7 @@ static void thin_take_matrices(struct thin *x, const struct ptx_opnd *d)
     for (unsigned m = 0; m < d->n; m++) {
         for (size_t k = 0; k < x->w; k++)
             set[k] = x->now[k] & ((UINT64_C(0xff) << 8 * m) | (UINT64_C(0xff) << (32 + 8 * m)));
-        widen(x, set);
+        thin_widen(x, set);
         x->take = set;
         if (d->elem[m].kind == PTX_O_REG)
             thin_takes(d->elem[m].reg, false, x);
@@ -216,7 +219,7 @@ static void thin_take_matrices(struct thin *x, const struct ptx_opnd *d)
 
 static void thin_take_all(struct thin *x, const struct ptx_inst *i)
 {
-    const struct ptx_opnd *v = value_of(i);
+    const struct ptx_opnd *v = thin_value(i);
     unsigned flags = ptx_op_info(i->op)->flags;
     bool access = rw_has_effect(i) || (flags & (PTX_F_READS | PTX_F_WRITES | PTX_F_ATOMIC)) ||
                   i->op == PTX_OP_SHFL; /* whose lanes, and of whom, has to be right in every warp */
@@ -264,7 +267,7 @@ static void thin_one(struct thin *x, uint32_t n)
     if (!thin_any(x, x->want))
         return;
     if (rw_is_pure_collective(i) || (ptx_op_info(i->op)->flags & PTX_F_CONVERGENT))
-        widen(x, x->want);
+        thin_widen(x, x->want);
     x->more |= thin_add(x, need, x->want);
     if (rw_may_read_shared(i))
         thin_reads(x, n, at_whose_places(x, i));

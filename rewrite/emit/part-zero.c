@@ -5,8 +5,8 @@
  * read before it is written would (`dovetail run --check all`, and others'). So
  *
  *   zeroed     what kept loads touch, a posted store that they can see (reach-order.c) writes, and no kept one does
- *   when       before the body. Barriers lie between, of the body's own: such a load, and a kept store to these bytes, is
- *              none of what is reached from the beginning without one; otherwise there is no such part
+ *   when       before the body. Barriers of the body's own lie between: such a load, or a kept store to these bytes, is
+ *              none of what is reached from the beginning without one. Otherwise there is no such part
  */
 #include "rewrite/emit/part-priv.h"
 

@@ -67,7 +67,8 @@ bool rw_is_part_store(const struct ptx_inst *i);
 /* The instructions that are needed if of the stores above only those with mine[n] are made: keep[n] is 0 or 1. Both are
  * by instruction. */
 int rw_faint(const struct rw_body *b, const struct rw_reach *r, const uint8_t *mine, uint8_t *keep, struct dt_err *e);
-/* The same by threads, where rw_faint_can: of those stores only the threads `among` make theirs. *ret has room for all that it has. */
+/* The same by threads, where rw_faint_can: of those stores only the threads `among` make theirs. *ret has room for all
+ * that it has. */
 int rw_faint_threads(const struct rw_body *b, const struct rw_reach *r, const uint8_t *mine, struct rw_threads among,
                      const struct rw_share *ret, struct dt_err *e);
 /* What is to be zeroed of a part that is made so. 1: that cannot be. */

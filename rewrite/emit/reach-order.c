@@ -1,16 +1,16 @@
-/* Which stores to shared memory a load of it can see, by their order: memory is used again, as by the tiles of a product
- * and then by what it stages for its stores.
+/* Which stores to shared memory a load of it can see, by their order: memory is used again, as by the tiles of a
+ * product and then by what it stages for its stores.
  *
- *   loop:  cp.async -> tile; bar.sync; ldmatrix a; mma; bar.sync     `a` never sees what st writes: it was made before a
- *   st.shared -> the same bytes                                      barrier, and none leads back. And b, where st has
- *   bar.sync                                                         written for certain, never sees what cp.async wrote
+ *   loop:  cp.async -> tile; bar.sync; ldmatrix a; mma; bar.sync
+ *   st.shared -> the same bytes           `a` never sees what st writes: it was made before a barrier, and none leads
+ *   bar.sync                              back. And b, where st has written for certain, never sees what cp.async wrote
  *   ld.shared b
  *
- *   order       all threads pass the same barriers one after the other (facts/vary.c). What happens between two of them is
- *               reached from the first without passing one. So of x and y, by any threads, x never comes before y, or
- *               with it, if no way leads from x to y, and no barrier, nor the beginning, leads to both without passing
- *               another one. It may lead to both if all threads go the same way there, and none leads from y to x
- *               without passing a barrier: then x or y is made, by all
+ *   order       all threads pass the same barriers one after the other (facts/vary.c). What happens between two of them
+ *               is reached from the first without passing one. So of x and y, by any threads, x never comes before y,
+ *               or with it, if no way leads from x to y, and no barrier, nor the beginning, leads to both without
+ *               passing another one. It may lead to both if all threads go the same way there, and none leads from y to
+ *               x without passing a barrier: then x or y is made, by all
  *   covered     bytes that a load finds written for certain: by a plain store of all threads, one place each, with a
  *               barrier between on every way. Stores that never come after these are not seen in those bytes
  *   classes     loads that see the same
@@ -61,7 +61,7 @@ static bool later(const struct order *o, uint32_t x, uint32_t y)
 }
 
 /* Has every thread written its one place there before anybody comes to the load? */
-static bool covers(const struct order *o, uint32_t store, uint32_t load)
+static bool order_covers(const struct order *o, uint32_t store, uint32_t load)
 {
     const struct ptx_inst *i = &o->b->f->inst[store];
     const struct rw_reach *r = o->r;
@@ -85,7 +85,7 @@ static void sees(struct order *o, uint32_t l, uint8_t *sight)
     for (uint32_t s = 0; s < o->nstore; s++)
         sight[o->store[s]] = later(o, o->store[s], l) ? RW_SEES_NOTHING : RW_SEES_REST;
     for (uint32_t w = 0; w < o->nstore; w++) {
-        if (sight[o->store[w]] == RW_SEES_NOTHING || !covers(o, o->store[w], l))
+        if (sight[o->store[w]] == RW_SEES_NOTHING || !order_covers(o, o->store[w], l))
             continue;
         for (uint32_t k = 0; k < r->nspan[o->store[w]]; k++) {
             const struct rw_span *p = &r->span[o->store[w]][k];
@@ -120,7 +120,7 @@ static int classify(struct dt_arena *a, struct order *o, uint32_t l, const uint8
     return 0;
 }
 
-static int list(struct order *o, struct dt_arena *mine, struct dt_err *e)
+static int order_list(struct order *o, struct dt_arena *mine, struct dt_err *e)
 {
     const struct ptx_function *f = o->b->f;
     o->barrier = dt_new_array(mine, uint32_t, f->ninst + 1);
@@ -150,7 +150,7 @@ static int list(struct order *o, struct dt_arena *mine, struct dt_err *e)
 }
 
 /* Marks what is reached in the block from instruction n on; does control leave it without passing a barrier? */
-static bool passes(const struct order *o, uint32_t block, uint32_t n, bool *within)
+static bool order_passes(const struct order *o, uint32_t block, uint32_t n, bool *within)
 {
     for (; n <= o->cfg.block[block].last && n < o->b->f->ninst; n++) {
         within[n] = true;
@@ -165,7 +165,7 @@ static void interval(struct order *o, uint32_t n, bool *within)
 {
     uint32_t top = 0, block = n == UINT32_MAX ? 0 : o->cfg.block_of[n];
     memset(o->mark, 0, o->cfg.nblock);
-    bool leaves = passes(o, block, n == UINT32_MAX ? o->cfg.block[0].first : n + 1, within);
+    bool leaves = order_passes(o, block, n == UINT32_MAX ? o->cfg.block[0].first : n + 1, within);
     for (;;) {
         const struct ptx_block *q = &o->cfg.block[block];
         for (uint32_t s = 0; leaves && s < q->nsucc; s++)
@@ -176,7 +176,7 @@ static void interval(struct order *o, uint32_t n, bool *within)
         if (!top)
             return;
         block = o->stack[--top];
-        leaves = passes(o, block, o->cfg.block[block].first, within);
+        leaves = order_passes(o, block, o->cfg.block[block].first, within);
     }
 }
 
@@ -220,7 +220,7 @@ int rw_reach_order(struct dt_arena *a, const struct rw_body *b, struct rw_reach 
     r->class_of = dt_new_array(a, uint8_t, b->f->ninst + 1);
     r->first = dt_new_array(a, bool, b->f->ninst + 1);
     sight = dt_new_array(&mine, uint8_t, b->f->ninst + 1);
-    rc = r->class_of && r->first && sight ? list(&o, &mine, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    rc = r->class_of && r->first && sight ? order_list(&o, &mine, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (rc == 0 && ((uint64_t)o.nbarrier * (o.nload + o.nstore) * (o.nstore + 1) > PAIRS ||
                     ((uint64_t)o.nbarrier + o.nstore + o.nload + 1) * b->f->ninst > PAIRS || o.doubt))
         rc = 1;

@@ -15,7 +15,7 @@
  *              that leaves the heaviest part least to do (rw_part_weight)
  *   by thread  of kernels with products of matrices (mma) bits of the thread's number are bits, too: a tile that goes
  *              out through shared memory is one store in the text, and its rows and columns are threads. A store is
- *              then made, in each part, by the threads that have its bits; what the part needs, faint-threads.c says
+ *              then made, in each part, by the threads that have its bits; faint-threads.c finds what the part needs
  *
  * Legal when the rows hold, what parallel fusion asks of a kernel that is copied, and
  *   plain_effects   it has no other effect than stores: an atomic would be done k times
@@ -26,8 +26,8 @@
  * The machine code of all parts is compared with the posted kernel's as for any changed kernel: the last use of a value
  * whose store went elsewhere must not be combined in another way.
  *
- * It does not divide one thread's share of a store: of a loop over rows that stays a loop, nothing is cut. No product of
- * matrices is made smaller, and none is left out for some warps alone.
+ * It does not divide one thread's share of a store: of a loop over rows that stays a loop, nothing is cut. No
+ * product of matrices is made smaller, and none is left out for some warps alone.
  */
 #include "rewrite/kinds/parts.h"
 #include "rewrite/facts/hooks.h"

@@ -1,6 +1,6 @@
 /* Slice and tails (rewrite/kinds/slice.c, tails.c, parts.c): what a part of a kernel needs (rewrite/emit/reach.c,
- * faint.c, faint-threads.c), the conditions that kernels are asked, and which launches have a tail. Each case breaks one thing of a
- * kernel with two accumulators, each with a tile in shared memory.
+ * faint.c, faint-threads.c, part-zero.c), the conditions that kernels are asked, and which launches have a tail. Each
+ * case breaks one thing of a kernel with two accumulators, each with a tile in shared memory.
  */
 #include "rewrite-fixture.h"
 
@@ -144,8 +144,8 @@ static void test_needs(void **state)
     "add.s32 %r11, %r11, %r12;\nand.b32 %r12, %r3, 32;\nshl.b32 %r12, %r12, 3;\nadd.s32 %r11, %r11, %r12;\n"           \
     "add.s32 %r11, %r11, %r5;\n"
 
-/* What the part needs whose threads have that value of bit 5: 0, the second product; 32, the first, whose tile lies where
- * the second is staged. */
+/* What the part needs whose threads have that value of bit 5: 0, the second product; 32, the first, whose tile lies
+ * where the second is staged. */
 static void test_by_thread(void **state)
 {
     static const struct {
@@ -184,7 +184,8 @@ static void test_by_thread(void **state)
         const struct rw_body *b = &f.c.facts.body[0];
         size_t n = b->f->ninst, words = rw_thread_words(b);
         uint8_t *mine = test_calloc(n, 1);
-        const struct rw_share part = {test_calloc(n, 1), test_calloc(n, sizeof *part.only), test_calloc(n * words, 8)};
+        struct rw_share part = {test_calloc(n, 1), test_calloc(n, sizeof *part.only), test_calloc(n * words, 8),
+                                test_calloc(RW_ZEROS, sizeof *part.zero)};
         for (uint32_t i = 0; i < n; i++)
             mine[i] = rw_is_part_store(&b->f->inst[i]);
         assert_int_equal(rw_reach_of(&f.c.arena, b, true, &r, &e), 0);
@@ -196,6 +197,12 @@ static void test_by_thread(void **state)
             fail_msg("case %zu: %u products, %u copies, %u stores to shared memory", k, mma, copies, stored);
         assert_int_equal(count(b->f, part.keep, PTX_OP_LDMATRIX, 0), 1);
         assert_true(rw_part_reach(b, &r, &part, &store, &load));
+        assert_int_equal(rw_part_zero(b, &r, &part, &e), 0);
+        if (k < 5) { /* the tile of the other product, which the other matrices of each ldmatrix are */
+            assert_int_equal(part.nzero, 1);
+            assert_int_equal(part.zero[0].at, cases[k].value ? 1280 : 0);
+            assert_int_equal(part.zero[0].bytes, 256);
+        }
         for (uint32_t i = 0; i < n; i++) {
             if (mine[i])
                 assert_true(part.only[i].bits == 32 && part.only[i].value == cases[k].value);
@@ -210,6 +217,45 @@ static void test_by_thread(void **state)
         test_free(part.keep);
         test_free(part.only);
         test_free(part.reads);
+        test_free(part.zero);
+        fix_close(&f);
+    }
+}
+
+/* What nobody writes any more is zeroed before the body: not where it is loaded, or written, before a barrier. */
+static void test_zeros(void **state)
+{
+    static const struct {
+        const char *ptx;
+        int can;
+    } cases[] = {
+        {TILE ROUND(BAR, BAR) STAGE BAR OUT, 0},
+        {TILE ROUND("bar.warp.sync -1;\n", BAR) STAGE BAR OUT, 1},
+        {TILE "st.shared.u32 [s+2040], 0;\n" ROUND(BAR, BAR) STAGE BAR OUT, 0},
+        {TILE "st.volatile.shared.u32 [s+4], 0;\n" ROUND(BAR, BAR) STAGE BAR OUT, 1},
+        {TILE "st.f32 [%rd1], %a00;\n" ROUND(BAR, BAR) STAGE BAR OUT, 1},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct fix f;
+        struct rw_reach r;
+        struct dt_err e = {0};
+        open_one(&f, cases[k].ptx, 64);
+        const struct rw_body *b = &f.c.facts.body[0];
+        size_t n = b->f->ninst, words = rw_thread_words(b);
+        uint8_t *mine = test_calloc(n, 1);
+        struct rw_share part = {test_calloc(n, 1), test_calloc(n, sizeof *part.only), test_calloc(n * words, 8),
+                                test_calloc(RW_ZEROS, sizeof *part.zero)};
+        for (uint32_t i = 0; i < n; i++)
+            mine[i] = rw_is_part_store(&b->f->inst[i]);
+        assert_int_equal(rw_reach_of(&f.c.arena, b, true, &r, &e), 0);
+        assert_int_equal(rw_faint_threads(b, &r, mine, (struct rw_threads){32, 0}, &part, &e), 0);
+        if (rw_part_zero(b, &r, &part, &e) != cases[k].can)
+            fail_msg("case %zu", k);
+        test_free(mine);
+        test_free(part.keep);
+        test_free(part.only);
+        test_free(part.reads);
+        test_free(part.zero);
         fix_close(&f);
     }
 }
@@ -368,7 +414,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_needs),         cmocka_unit_test(test_rounds), cmocka_unit_test(test_many_rounds),
         cmocka_unit_test(test_plain_effects), cmocka_unit_test(test_tails),  cmocka_unit_test(test_residency),
-        cmocka_unit_test(test_by_thread),
+        cmocka_unit_test(test_by_thread),     cmocka_unit_test(test_zeros),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
