@@ -19,8 +19,8 @@
  *                     lanes is read
  *   shared memory     a store is needed in the threads whose bytes a needed load reads in a thread that needs it
  *                     (rw_reach.span), and can see (reach-order.c). Where that is not known of one of them, in all
- *   only              the part's stores are made by its threads alone. Loads, and copies from global to shared memory, by
- *                     the least set of the form `these bits of the number have this value` that has all threads in need
+ *   only              the part's stores are made by its threads alone. Loads, and copies from global to shared memory,
+ *                     by the least set of the form `these bits of the number have this value` with all threads in need
  */
 #include "rewrite/emit/part-priv.h"
 
