@@ -29,7 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORDS 4000000 /* of sets of threads: registers, by blocks of the control flow */
+#define WORDS 1000000 /* of sets of threads: registers, by blocks of the control flow */
 
 struct thin {
     const struct rw_body *b;
