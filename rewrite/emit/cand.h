@@ -2,6 +2,7 @@
 #ifndef DT_REWRITE_CAND_H
 #define DT_REWRITE_CAND_H
 
+#include "rewrite/emit/part.h"
 #include "rewrite/facts/facts.h"
 
 struct rw_flow;
@@ -64,7 +65,7 @@ struct rw_cand {
     /* bodies side by side, each in blocks of its own: where body s begins, nbody + 1 numbers; NULL: one after the
      * other */
     uint32_t *beside;
-    const uint8_t *const *kept;     /* by body and instruction: 0: it is left out (faint.c); NULL: all are there */
+    const struct rw_share *shares;  /* by body: what is left of it (part.h), keep NULL: all; NULL: all of all bodies */
     struct rw_flow *flow;           /* bodies side by side that wait for each other (flow.h); NULL: they do not */
     uint32_t size;                  /* what level `cluster` is to take; 0: it is not for this pair */
     uint32_t cluster;               /* so many blocks run a component, `lists` is by rank; else 0 */

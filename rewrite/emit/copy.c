@@ -17,6 +17,7 @@
  *   mov.u32 %r3, As;                     mov.u32 %r3, dt_smem+OFFSET;    all shared arrays are parts of one
  *   ld.param.u64 %rd1, [h];              mov.u64 %rd1, OFFSET;           if no access to the argument's buffer remains
  *   st.shared.f32 [%r5], %f1;            @OWN st.shared.f32 [%r5], %f1;  in a phase with surplus lanes (surplus.c)
+ *   st.global.f32 [%rd4], %f1;           @SET st.global.f32 [%rd4], %f1; by the threads of a part (faint-threads.c)
  *
  * In a body that is inlined (level `register`) some instructions become something else: struct rw_guest says what.
  *
@@ -358,15 +359,15 @@ static void copy_on_write(uint32_t reg, bool write, void *user)
     }
 }
 
-/* Surplus lanes leave it out: the mapped instruction's predicate becomes "and it is one of the body's own threads". */
-static int copy_own_only(struct rw_join *j, struct rw_phase *p, struct ptx_inst *i)
+/* The mapped instruction's predicate becomes "and `own`": surplus lanes leave it out, or a part's other threads. */
+static int copy_own_only(struct rw_join *j, uint32_t own, struct ptx_inst *i)
 {
-    uint32_t both = p->own;
+    uint32_t both = own;
     int r = 0;
     if (i->pred != PTX_NO_REG) {
         if ((both = ptx_reg_new(j->f, PTX_PRED, "dt_both")) == PTX_NO_REG)
             return copy_nomem(j);
-        const char *B = rw_rname(j, both), *P = rw_rname(j, i->pred), *O = rw_rname(j, p->own);
+        const char *B = rw_rname(j, both), *P = rw_rname(j, i->pred), *O = rw_rname(j, own);
         if (i->pred_neg && (r = rw_emit(j, "not.pred %s, %s;", B, P)) == 0)
             r = rw_emit(j, "and.pred %s, %s, %s;", B, B, O);
         else if (r == 0)
@@ -410,8 +411,12 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
         return x;
     if (i.pred != PTX_NO_REG)
         i.pred = p->reg[i.pred];
-    if (p->own_only && p->own_only[p->at] && (x = copy_own_only(j, p, &i)) < 0)
+    if (p->own_only && p->own_only[p->at] && (x = copy_own_only(j, p->own, &i)) < 0)
         return x;
+    for (uint32_t k = 0; p->only && k < p->namong; k++)
+        if (p->among[k].set.bits == p->only[p->at].bits && p->among[k].set.value == p->only[p->at].value &&
+            (x = copy_own_only(j, p->among[k].pred, &i)) < 0)
+            return x;
     i.line = i.col = 0;
     switch (o->op) {
     case PTX_OP_LABEL:

@@ -12,7 +12,7 @@
  * needed or not, as a whole, and so is a vector. Loads that nobody needs go: they cannot fault, since the posted kernel
  * makes them. Of shared memory the order of accesses is not looked at: more stays than has to.
  */
-#include "rewrite/emit/part.h"
+#include "rewrite/emit/part-priv.h"
 
 #include "rewrite/facts/hooks.h"
 
@@ -42,14 +42,13 @@ bool rw_is_part_store(const struct ptx_inst *i)
     return (i->op == PTX_OP_ST || i->op == PTX_OP_WMMA_STORE_D) && i->space == PTX_GLOBAL && is_weak(i);
 }
 
-/* A store to shared memory that may go if nobody reads it; the copy behind a cp.async is one. */
-static bool is_shared_store(const struct ptx_inst *i)
+bool rw_is_shared_store(const struct ptx_inst *i)
 {
-    return (i->op == PTX_OP_ST || i->op == PTX_OP_CP_ASYNC) && i->space == PTX_SHARED && is_weak(i);
+    return (i->op == PTX_OP_ST || i->op == PTX_OP_CP_ASYNC || i->op == PTX_OP_STMATRIX) && i->space == PTX_SHARED &&
+           is_weak(i);
 }
 
-/* All lanes take part in it, and it has no effect but its value. */
-static bool is_pure_collective(const struct ptx_inst *i)
+bool rw_is_pure_collective(const struct ptx_inst *i)
 {
     switch (i->op) {
     case PTX_OP_MMA:
@@ -65,10 +64,8 @@ static bool is_pure_collective(const struct ptx_inst *i)
     }
 }
 
-/* Is it needed, whoever takes its value? */
-static bool has_effect(const struct faint *x, uint32_t n)
+bool rw_has_effect(const struct ptx_inst *i)
 {
-    const struct ptx_inst *i = &x->b->f->inst[n];
     unsigned flags = ptx_op_info(i->op)->flags;
     switch (i->op) {
     case PTX_OP_OPAQUE:
@@ -78,11 +75,7 @@ static bool has_effect(const struct faint *x, uint32_t n)
     case PTX_OP_CALLPROTO: return true;
     default: break;
     }
-    if (rw_is_part_store(i))
-        return x->mine[n];
-    if (is_shared_store(i))
-        return false;
-    if (is_pure_collective(i))
+    if (rw_is_part_store(i) || rw_is_shared_store(i) || rw_is_pure_collective(i))
         return false;
     return (flags & (PTX_F_WRITES | PTX_F_ATOMIC | PTX_F_BARRIER | PTX_F_CONVERGENT | PTX_F_BRANCH | PTX_F_TERMINATOR |
                      PTX_F_CALL | PTX_F_SIDE | PTX_F_NODST)) ||
@@ -109,20 +102,19 @@ static void faint_wanted(uint32_t reg, bool write, void *user)
     x->wanted |= write && reg <= x->b->f->nreg && (x->live[reg / 64] >> (reg % 64) & 1);
 }
 
-/* As ptx_inst_regs; the carry flag is one register more. */
-static void faint_regs(struct faint *x, const struct ptx_inst *i, void (*fn)(uint32_t reg, bool write, void *user))
+void rw_faint_regs(const struct ptx_function *f, const struct ptx_inst *i,
+                   void (*fn)(uint32_t reg, bool write, void *user), void *user)
 {
     if (i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA || i->op == PTX_OP_BRANCHTARGETS || i->op == PTX_OP_CALLPROTO)
         return;
-    ptx_inst_regs(i, fn, x);
+    ptx_inst_regs(i, fn, user);
     if (ptx_has(i, PTX_M_CC))
-        fn(x->b->f->nreg, true, x);
+        fn(f->nreg, true, user);
     if (ptx_reads_carry(i) || (ptx_has(i, PTX_M_CC) && i->pred != PTX_NO_REG))
-        fn(x->b->f->nreg, false, x);
+        fn(f->nreg, false, user);
 }
 
-/* May it read shared memory, or something that may be shared memory? */
-static bool may_read_shared(const struct ptx_inst *i)
+bool rw_may_read_shared(const struct ptx_inst *i)
 {
     unsigned flags = ptx_op_info(i->op)->flags;
     if (i->op == PTX_OP_CALL || i->op == PTX_OP_OPAQUE)
@@ -137,7 +129,7 @@ static bool may_read_shared(const struct ptx_inst *i)
 static void faint_reads(struct faint *x, uint32_t n)
 {
     const struct rw_reach *r = x->r;
-    if (!may_read_shared(&x->b->f->inst[n]) || x->all_read)
+    if (!rw_may_read_shared(&x->b->f->inst[n]) || x->all_read)
         return;
     if (!r->known || r->anywhere[n] || !r->touched[n]) {
         x->all_read = x->more = true;
@@ -169,13 +161,14 @@ static bool is_read(const struct faint *x, uint32_t n)
 static void faint_one(struct faint *x, uint32_t n)
 {
     const struct ptx_inst *i = &x->b->f->inst[n];
-    x->wanted = x->keep[n] || has_effect(x, n) || (is_shared_store(i) && is_read(x, n));
+    x->wanted = x->keep[n] || (rw_is_part_store(i) && x->mine[n]) || rw_has_effect(i) ||
+                (rw_is_shared_store(i) && is_read(x, n));
     if (!x->wanted)
-        faint_regs(x, i, faint_wanted);
+        rw_faint_regs(x->b->f, i, faint_wanted, x);
     if (!x->wanted)
         return;
-    faint_regs(x, i, faint_kills);
-    faint_regs(x, i, faint_takes);
+    rw_faint_regs(x->b->f, i, faint_kills, x);
+    rw_faint_regs(x->b->f, i, faint_takes, x);
     if (!x->keep[n]) {
         x->keep[n] = x->more = true;
         faint_reads(x, n);
@@ -224,41 +217,85 @@ int rw_faint(const struct rw_body *b, const struct rw_reach *r, const uint8_t *m
     return rc;
 }
 
-/* May the two touch a byte of shared memory? */
 static bool faint_meet(const struct rw_reach *r, uint32_t x, uint32_t y)
 {
-    if (!r->known || r->anywhere[x] || r->anywhere[y] || !r->touched[x] || !r->touched[y])
-        return true;
     for (uint32_t k = 0; k < r->size / 8 + 1; k++)
         if (r->touched[x][k] & r->touched[y][k])
             return true;
     return false;
 }
 
-bool rw_part_reach(const struct rw_body *b, const struct rw_reach *r, const uint8_t *keep, uint32_t *ret_store,
+/* Does the span of the load have a byte of the store's that it can see? */
+static bool spans_meet(const struct rw_reach *r, const struct rw_span *s, const struct rw_span *l, unsigned sight,
+                       const uint8_t *covered)
+{
+    uint32_t from = s->at > l->at ? s->at : l->at;
+    uint32_t to = s->at + s->width < l->at + l->width ? s->at + s->width : l->at + l->width;
+    for (uint32_t k = from; k < to; k++)
+        if (sight == RW_SEES_ALL || !(covered[k / 8] >> (k % 8) & 1))
+            return true;
+    return false;
+}
+
+/* Do two threads touch a byte, one of those that do not make the store and one that needs what the load reads? */
+static bool threads_meet(const struct rw_body *b, const struct rw_reach *r, const struct rw_share *part, uint32_t store,
+                         uint32_t load)
+{
+    const uint64_t *reads = part->reads + load * rw_thread_words(b);
+    unsigned c = r->class_of[load], sight = r->sight[c][store];
+    for (uint32_t k = 0; k < r->nspan[store] && sight != RW_SEES_NOTHING; k++) {
+        const struct rw_span *s = &r->span[store][k];
+        bool made = part->keep[store] && rw_is_among(part->only[store], s->thread);
+        for (uint32_t q = 0; q < r->nspan[load] && !made; q++) {
+            const struct rw_span *l = &r->span[load][q];
+            if ((reads[l->thread / 64] >> (l->thread % 64) & 1) && spans_meet(r, s, l, sight, r->covered[c]))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* May the load need a byte that the store, which is left out or made by some threads alone, would have written? */
+static bool faint_misses(const struct rw_body *b, const struct rw_reach *r, const struct rw_share *part, uint32_t store,
+                         uint32_t load)
+{
+    if (!r->known || r->anywhere[store] || r->anywhere[load] || !r->touched[store] || !r->touched[load])
+        return true;
+    if (!faint_meet(r, store, load))
+        return false;
+    return !part->only || !r->span || !r->span[store] || !r->span[load] || threads_meet(b, r, part, store, load);
+}
+
+bool rw_part_reach(const struct rw_body *b, const struct rw_reach *r, const struct rw_share *part, uint32_t *ret_store,
                    uint32_t *ret_load)
 {
-    for (uint32_t s = 0; s < b->f->ninst; s++)
-        for (uint32_t l = 0; !keep[s] && is_shared_store(&b->f->inst[s]) && l < b->f->ninst; l++)
-            if (keep[l] && may_read_shared(&b->f->inst[l]) && faint_meet(r, s, l)) {
+    for (uint32_t s = 0; s < b->f->ninst; s++) {
+        if (!rw_is_shared_store(&b->f->inst[s]) || (part->keep[s] && (!part->only || !part->only[s].bits)))
+            continue;
+        for (uint32_t l = 0; l < b->f->ninst; l++)
+            if (part->keep[l] && rw_may_read_shared(&b->f->inst[l]) && faint_misses(b, r, part, s, l)) {
                 *ret_store = s;
                 *ret_load = l;
                 return false;
             }
+    }
     return true;
 }
 
-double rw_part_weight(const struct rw_body *b, const struct rw_reach *r, const uint8_t *keep)
+double rw_part_weight(const struct rw_body *b, const struct rw_reach *r, const struct rw_share *part)
 {
     static const double rounds[] = {1, 16, 128, 512};
     double all = 0;
     for (uint32_t n = 0; n < b->f->ninst; n++) {
         const struct ptx_inst *i = &b->f->inst[n];
-        unsigned flags = ptx_op_info(i->op)->flags;
+        unsigned flags = ptx_op_info(i->op)->flags, bits = part->only ? part->only[n].bits : 0;
         bool memory = (flags & (PTX_F_READS | PTX_F_WRITES)) && i->space != PTX_PARAM;
-        if (!keep[n] || i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA)
+        if (!part->keep[n] || i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA)
             continue;
-        all += rounds[r->deep[n] < 3 ? r->deep[n] : 3] * (!memory ? 1 : rw_is_global_access(i) ? 8 : 2);
+        all +=
+            rounds[r->deep[n] < 3 ? r->deep[n] : 3] * (!memory                  ? 1
+                                                       : rw_is_global_access(i) ? 8.0 / (1u << __builtin_popcount(bits))
+                                                                                : 2);
     }
     return all;
 }

@@ -335,7 +335,10 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     struct rw_cand *c = j->c;
     const struct rw_body *b = &c->facts.body[side];
     const struct rw_list *l = &c->lists.list[side];
-    struct rw_phase p = {.side = side, .open = c->facts.open[side], .mask = c->kept ? c->kept[side] : NULL};
+    struct rw_phase p = {.side = side,
+                         .open = c->facts.open[side],
+                         .mask = c->shares ? c->shares[side].keep : NULL,
+                         .only = c->shares ? c->shares[side].only : NULL};
     const struct ptx_function *f = b->f;
     /* group t / threads has block I + group of the list */
     uint32_t w = c->abreast[side], group = PTX_NO_REG, index = PTX_NO_REG, t_of = j->t;
@@ -379,7 +382,8 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
         return r;
     if (c->pack && (r = rw_subblock_begin(j, &p, group)) < 0)
         return r;
-    if ((r = emit_coords(j, f, PTX_SR_TID, t_of, b->block, p.tid, "dt_tid")) < 0 || (r = emit_bases(j, &p, t)) < 0)
+    if ((r = emit_coords(j, f, PTX_SR_TID, t_of, b->block, p.tid, "dt_tid")) < 0 || (r = emit_bases(j, &p, t)) < 0 ||
+        (r = rw_emit_among(j, &p, f, t_of)) < 0 || (r = rw_emit_zeros(j, side, t_of)) < 0)
         return r;
     /* the component's blocks: i runs to n; the affine list steps blk, the table is read at first + i */
     if (l->affine) {

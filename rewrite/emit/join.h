@@ -77,6 +77,14 @@ struct rw_phase { /* one body on its way into the fused kernel */
     /* per instruction: components that stay (inline/slice.c), or without a guest whether it stays (emit/faint.c); NULL:
      * all */
     const uint8_t *mask;
+    /* per instruction: the threads that make it (part.h), and for each such set the predicate that a thread is in it;
+     * NULL: all threads make all */
+    const struct rw_threads *only;
+    struct rw_among {
+        struct rw_threads set;
+        uint32_t pred;
+    } * among;
+    uint32_t namong;
     uint32_t at; /* number of the instruction at hand */
     /* inlined: what becomes of some of its instructions, and whose they are; NULL: nothing */
     const struct rw_guest *guest;
@@ -89,6 +97,10 @@ const char *rw_rname(const struct rw_join *j, uint32_t reg);
 int rw_emit_label(struct rw_join *j, uint32_t label);
 int rw_emit_bra(struct rw_join *j, uint32_t label, uint32_t pred, bool neg);
 int rw_emit_phase_barrier(struct rw_join *j, unsigned id); /* all threads of the block */
+/* part-text.c: a predicate for each set of threads that alone make some instruction, and what is zeroed; t has the
+ * thread's number. */
+int rw_emit_among(struct rw_join *j, struct rw_phase *p, const struct ptx_function *f, uint32_t t);
+int rw_emit_zeros(struct rw_join *j, int side, uint32_t t);
 /* copy.c: the body's instructions, rewritten. */
 int rw_copy_body(struct rw_join *j, struct rw_phase *p);
 int rw_copy_function(struct rw_join *j, struct rw_phase *p, const struct ptx_function *f);

@@ -20,6 +20,10 @@ struct rw_rounds {        /* a thread's last states at a branch back */
     struct rw_value *reg; /* RW_REACH_ROUNDS times all slots */
     unsigned seen;
 };
+struct rw_spans { /* of one instruction */
+    struct dt_vec(struct rw_span) v;
+    bool many;
+};
 struct rw_walk {
     const struct rw_body *b;
     const struct ptx_function *f;
@@ -32,7 +36,8 @@ struct rw_walk {
     uint8_t *event;           /* by instruction: what it is to the walk */
     uint32_t *next;           /* by instruction: the first one from here on at which something happens */
     uint32_t *target;         /* by label: its place */
-    uint32_t tid[3];
+    struct rw_spans *spans;   /* by instruction; NULL: they are not asked for */
+    uint32_t thread, tid[3];
     bool whole;            /* it is the walk of a whole block (uniform.c): thread numbers are not known */
     const uint32_t *ctaid; /* and its numbers are; NULL: they are not */
     struct rw_path path[RW_REACH_PATHS];

@@ -166,6 +166,18 @@ static struct rw_value shift(enum ptx_op op, struct rw_value x, struct rw_value 
     return number(sign ? (uint64_t)(a >> by) : (uint64_t)a >> by);
 }
 
+/* bfe: `len` bits of x from `from` on; what lies beyond the sign is the sign. */
+static struct rw_value reach_field(struct rw_value x, struct rw_value from, struct rw_value len, unsigned bits,
+                                   bool sign)
+{
+    unsigned at = (unsigned)(from.v & 255), n = (unsigned)(len.v & 255);
+    if (x.mem || from.mem || len.mem)
+        return rw_value_unknown();
+    at = at < bits ? at : sign ? bits - 1 : 64;
+    uint64_t v = at == 64 ? 0 : sign ? (uint64_t)(extend(x.v, bits, true) >> at) : rw_low_bits(x.v, bits) >> at;
+    return number(n && n < bits ? (uint64_t)extend(v, n, sign) : n ? v : 0);
+}
+
 static struct rw_value reach_convert(const struct ptx_inst *i, struct rw_value x)
 {
     unsigned from = ptx_type_bytes(i->type[1]) * 8, to = ptx_type_bytes(i->type[0]) * 8;
@@ -225,6 +237,7 @@ struct rw_value rw_value_of(const struct rw_walk *w, const struct rw_path *p, co
     case PTX_OP_REM: return divide(i->op == PTX_OP_REM, x[0], x[1], bits, sign);
     case PTX_OP_SHL:
     case PTX_OP_SHR: return shift(i->op, x[0], x[1], bits, sign);
+    case PTX_OP_BFE: return reach_field(x[0], x[1], x[2], bits, sign);
     case PTX_OP_AND:
     case PTX_OP_OR:
     case PTX_OP_XOR: return logic(i, x[0], x[1], bits);

@@ -11,6 +11,8 @@
  *             often as they do
  *   touched   bit for bit, what all threads touch in all rounds together. A place outside its variable, or one that is
  *             not known, counts as anywhere
+ *   spans     the same thread by thread, if it is asked for. An instruction that touches more than SPANS places in one
+ *             thread has none
  *   rounds    where a path goes back to the head of a loop, and all that addresses are made of is as it was one of the
  *             last times, what else has changed (a counter that says when the loop ends) is not known any more; where
  *             nothing has changed, the path ends. So a loop is walked a few times, not as often as it runs. Where that
@@ -18,8 +20,9 @@
  *   the end   after STEPS steps, or with too many paths, nothing is known, nor of a kernel that calls functions or
  *             branches by a table. Generic accesses count as anywhere
  *
- * It does not look at the order of accesses, or at which thread touches what.
+ * It does not look at the order of accesses.
  */
+#include "rewrite/emit/part-priv.h"
 #include "rewrite/emit/reach-priv.h"
 
 #include <stdlib.h>
@@ -27,6 +30,7 @@
 
 #define STEPS 20000000u   /* of all threads */
 #define BYTES (64u << 20) /* of all bit sets */
+#define SPANS 32          /* places that an instruction touches in a thread */
 
 enum event { EV_NONE, EV_BRANCH, EV_LEAVE, EV_COMPUTE, EV_SITE };
 
@@ -43,7 +47,7 @@ static uint32_t reach_width(const struct ptx_inst *i)
 {
     if (i->op == PTX_OP_LD || i->op == PTX_OP_ST)
         return ptx_type_bytes(i->type[0]) * (i->vec ? i->vec : 1);
-    if (i->op == PTX_OP_LDMATRIX)
+    if (i->op == PTX_OP_LDMATRIX || i->op == PTX_OP_STMATRIX)
         return 16; /* a row at each lane's address */
     if (i->op == PTX_OP_CP_ASYNC && i->nopnd > 2 && i->opnd[2].kind == PTX_O_IMM)
         return (uint32_t)i->opnd[2].bits;
@@ -181,6 +185,20 @@ static int guard(const struct rw_walk *w, const struct rw_path *p, const struct 
     return v.mem ? -1 : (int)((v.v & 1) ^ (i->pred_neg != 0));
 }
 
+/* The thread touches those bytes, too. */
+static void reach_span(struct rw_walk *w, uint32_t n, uint32_t at, uint32_t width)
+{
+    struct rw_spans *l = &w->spans[n];
+    uint16_t t = (uint16_t)w->thread;
+    size_t mine = l->v.n;
+    for (; mine > 0 && l->v.p[mine - 1].thread == t; mine--)
+        if (l->v.p[mine - 1].at == at)
+            return;
+    if (!l->many && !dt_push(&l->v, ((struct rw_span){at, t, (uint16_t)width})))
+        l->many = true;
+    l->many |= l->v.n - mine > SPANS;
+}
+
 /* ---- the walk ---------------------------------------------------------------------------------------------------- */
 
 static void touch(struct rw_walk *w, const struct rw_path *p, uint32_t n)
@@ -205,6 +223,8 @@ static void touch(struct rw_walk *w, const struct rw_path *p, uint32_t n)
         if (off >= 0 && (uint64_t)off + width <= size && at + (uint64_t)off + width <= w->ret->size) {
             for (uint64_t k = at + (uint64_t)off; k < at + (uint64_t)off + width; k++)
                 w->ret->touched[n][k / 8] |= (uint8_t)(1u << (k % 8));
+            if (w->spans)
+                reach_span(w, n, at + (uint32_t)off, width);
             return;
         }
     }
@@ -410,8 +430,11 @@ static bool walk_block(struct rw_walk *w)
         w->ret->anywhere[n] = false;
         if (w->ret->touched[n])
             memset(w->ret->touched[n], 0, w->ret->size / 8 + 1);
+        if (w->spans)
+            w->spans[n].v.n = 0, w->spans[n].many = false;
     }
     for (uint32_t t = 0; t < b->threads && !w->lost && b->shared_bytes; t++) {
+        w->thread = t;
         w->tid[0] = t % b->block[0];
         w->tid[1] = t / b->block[0] % b->block[1];
         w->tid[2] = t / b->block[0] / b->block[1];
@@ -422,7 +445,27 @@ static bool walk_block(struct rw_walk *w)
     return places && !w->lost;
 }
 
-int rw_reach_of(struct dt_arena *a, const struct rw_body *b, struct rw_reach *ret, struct dt_err *e)
+/* What was found thread by thread goes to the arena. */
+static int reach_spans(struct dt_arena *a, struct rw_walk *w, struct dt_err *e)
+{
+    struct rw_reach *ret = w->ret;
+    ret->span = (struct rw_span **)dt_new_array(a, struct rw_span *, w->f->ninst + 1);
+    ret->nspan = dt_new_array(a, uint32_t, w->f->ninst + 1);
+    if (!ret->span || !ret->nspan)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t n = 0; n < w->f->ninst; n++) {
+        const struct rw_spans *l = &w->spans[n];
+        if (w->event[n] != EV_SITE || l->many || ret->anywhere[n])
+            continue;
+        if (!(ret->span[n] = dt_new_array(a, struct rw_span, l->v.n + 1)))
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        memcpy(ret->span[n], l->v.p, l->v.n * sizeof *l->v.p);
+        ret->nspan[n] = (uint32_t)l->v.n;
+    }
+    return 0;
+}
+
+int rw_reach_of(struct dt_arena *a, const struct rw_body *b, bool by_thread, struct rw_reach *ret, struct dt_err *e)
 {
     const struct ptx_function *f = b->f;
     struct rw_walk w = {.b = b, .f = f, .ret = ret};
@@ -436,8 +479,12 @@ int rw_reach_of(struct dt_arena *a, const struct rw_body *b, struct rw_reach *re
     w.event = dt_new_array(a, uint8_t, f->ninst + 1);
     w.next = dt_new_array(a, uint32_t, f->ninst + 1);
     w.target = dt_new_array(a, uint32_t, f->nlabel + 1);
-    if (!ret->touched || !ret->anywhere || !ret->deep || !w.slot || !w.event || !w.next || !w.target)
+    w.spans = by_thread ? dt_new_array(&mine, struct rw_spans, f->ninst + 1) : NULL;
+    if (!ret->touched || !ret->anywhere || !ret->deep || !w.slot || !w.event || !w.next || !w.target ||
+        (by_thread && !w.spans)) {
+        dt_arena_done(&mine);
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    }
     for (uint32_t k = 0; k < f->nlabel; k++)
         w.target[k] = UINT32_MAX;
     reach_mark(&w);
@@ -446,10 +493,10 @@ int rw_reach_of(struct dt_arena *a, const struct rw_body *b, struct rw_reach *re
         if (w.event[n] != EV_SITE)
             continue;
         bytes += ret->size / 8 + 1;
-        if (bytes > BYTES)
-            return 0;
-        if (!(ret->touched[n] = dt_new_array(a, uint8_t, ret->size / 8 + 1)))
-            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        if (bytes > BYTES || !(ret->touched[n] = dt_new_array(a, uint8_t, ret->size / 8 + 1))) {
+            dt_arena_done(&mine);
+            return bytes > BYTES ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+        }
     }
     w.room = dt_calloc((size_t)RW_REACH_PATHS * w.nslot + 1, sizeof *w.room);
     int r = w.room ? rounds_room(&w, &mine, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
@@ -461,7 +508,11 @@ int rw_reach_of(struct dt_arena *a, const struct rw_body *b, struct rw_reach *re
             walk_block(&w);
         }
         ret->known = !w.lost;
+        if (ret->known && by_thread && (r = reach_spans(a, &w, e)) == 0)
+            r = rw_reach_order(a, b, ret, e);
     }
+    for (uint32_t n = 0; w.spans && n < f->ninst; n++)
+        free(w.spans[n].v.p);
     free(w.room);
     dt_arena_done(&mine);
     return r;

@@ -91,6 +91,8 @@ int rw_body_init(struct dt_arena *a, const struct dev_prog *p, uint32_t launch, 
                  struct rw_body *ret, struct dt_err *e);
 bool rw_is_block_barrier(unsigned op);
 bool rw_is_async(const struct ptx_inst *i); /* its effects outlive its place, as RW_ASYNC says */
+/* By instruction: a branch that may differ between the threads of a block (vary.c); ret is all false before. */
+int rw_varying_branches(const struct rw_body *b, bool *ret, struct dt_err *e);
 /* A volatile load or store of shared memory. */
 bool rw_is_lockstep(const struct ptx_inst *i);
 /* Components of a global load or store of a vector, which may be left out one by one; 1: of anything else. */

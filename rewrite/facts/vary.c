@@ -170,24 +170,38 @@ static bool is_barrier(const struct ptx_inst *i)
     return (i->op == PTX_OP_BAR_SYNC || i->op == PTX_OP_BARRIER_SYNC) && i->nopnd < 2;
 }
 
+/* Which registers vary, and where threads go different ways. */
+static int vary_open(struct vary *v, struct dt_err *e)
+{
+    int r = ptx_cfg_build(v->f, &v->cfg, e);
+    if (r < 0)
+        return r;
+    v->reg = dt_calloc(v->f->nreg + 1, 1);
+    v->region = dt_calloc(v->cfg.nblock + 1, 1);
+    v->mark = dt_calloc(v->cfg.nblock + 1, 1);
+    v->stack = dt_calloc(v->cfg.nblock + 1, sizeof *v->stack);
+    if (!v->reg || !v->region || !v->mark || !v->stack)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    iterate(v);
+    return 0;
+}
+
+static void vary_done(struct vary *v)
+{
+    free(v->reg);
+    free(v->region);
+    free(v->mark);
+    free(v->stack);
+    ptx_cfg_done(&v->cfg);
+}
+
 int rw_vary(struct rw_body *body, struct dt_err *e)
 {
     struct vary v = {.b = body, .f = body->f};
-    int r = 0;
     if (!body->barriers)
         return 0;
-    if ((r = ptx_cfg_build(body->f, &v.cfg, e)) < 0)
-        return r;
-    v.reg = dt_calloc(v.f->nreg + 1, 1);
-    v.region = dt_calloc(v.cfg.nblock + 1, 1);
-    v.mark = dt_calloc(v.cfg.nblock + 1, 1);
-    v.stack = dt_calloc(v.cfg.nblock + 1, sizeof *v.stack);
-    if (!v.reg || !v.region || !v.mark || !v.stack) {
-        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
-        goto out;
-    }
-    iterate(&v);
-    for (uint32_t n = 0; n < v.cfg.nblock; n++)
+    int r = vary_open(&v, e);
+    for (uint32_t n = 0; r == 0 && n < v.cfg.nblock; n++)
         for (uint32_t k = v.cfg.block[n].first; k <= v.cfg.block[n].last && k < v.f->ninst; k++) {
             const struct ptx_inst *i = &v.f->inst[k];
             if (!is_barrier(i) || !v.cfg.block[n].reachable)
@@ -196,11 +210,19 @@ int rw_vary(struct rw_body *body, struct dt_err *e)
             if ((v.region[n] || guard) && !body->find[RW_BARRIER_VARYING].set)
                 body->find[RW_BARRIER_VARYING] = (struct rw_find){true, i->line, ptx_op_info(i->op)->mnemonic};
         }
-out:
-    free(v.reg);
-    free(v.region);
-    free(v.mark);
-    free(v.stack);
-    ptx_cfg_done(&v.cfg);
+    vary_done(&v);
+    return r;
+}
+
+int rw_varying_branches(const struct rw_body *body, bool *ret, struct dt_err *e)
+{
+    struct vary v = {.b = body, .f = body->f};
+    int r = vary_open(&v, e);
+    for (uint32_t n = 0; r == 0 && n < v.cfg.nblock; n++) {
+        const struct ptx_inst *last = &v.f->inst[v.cfg.block[n].last];
+        if (v.cfg.block[n].reachable && ends_block(last))
+            ret[v.cfg.block[n].last] = branch_varies(&v, last);
+    }
+    vary_done(&v);
     return r;
 }

@@ -13,6 +13,9 @@
  *   dividing   the stores are numbered in the order of the text. A set of bits of that number says which part a store
  *              belongs to: in an unrolled tile some bits are its rows, others its columns. Bit by bit, the one is added
  *              that leaves the heaviest part least to do (rw_part_weight)
+ *   by thread  of kernels with products of matrices (mma) bits of the thread's number are bits, too: a tile that goes
+ *              out through shared memory is one store in the text, and its rows and columns are threads. A store is
+ *              then made, in each part, by the threads that have its bits; faint-threads.c finds what the part needs
  *
  * Legal when the rows hold, what parallel fusion asks of a kernel that is copied, and
  *   plain_effects   it has no other effect than stores: an atomic would be done k times
@@ -23,7 +26,8 @@
  * The machine code of all parts is compared with the posted kernel's as for any changed kernel: the last use of a value
  * whose store went elsewhere must not be combined in another way.
  *
- * It does not divide one thread's share of a store: of a loop over rows that stays a loop, nothing is cut.
+ * It does not divide one thread's share of a store: of a loop over rows that stays a loop, nothing is cut. No
+ * product of matrices is made smaller, and none is left out for some warps alone.
  */
 #include "rewrite/kinds/parts.h"
 #include "rewrite/facts/hooks.h"
@@ -35,7 +39,7 @@
 
 #include "base/subject.h"
 
-enum { BITS = 12 };
+enum { BITS = 12, THREAD = 16, THREADS = 10 }; /* bits of a store's number; where a thread's begin */
 #define SETS 4000000 /* instructions times words of a set of registers: what finding a part may take */
 #define TEXT 60000   /* instructions of all parts together */
 #define LESS 0.93    /* of the level before: more of the heaviest part than this, and the level is not built */
@@ -73,33 +77,43 @@ bool rw_legal_plain_effects(const struct rw_cand *c, struct dt_str *why)
     return true;
 }
 
+/* In how many parts a thread makes the instruction. */
+static unsigned parts_with(const struct rw_parts *m, unsigned level, uint32_t n, uint32_t thread)
+{
+    unsigned with = 0;
+    for (unsigned p = 0; p < 2u << level; p++) {
+        const struct rw_share *s = &m->part[level][p];
+        with += s->keep[n] && (!s->only || rw_is_among(s->only[n], thread));
+    }
+    return with;
+}
+
 /* The row of legal.def. */
 static bool parts_each_store(const struct rw_parts *m, unsigned level, struct dt_str *why)
 {
-    const struct ptx_function *f = m->one.facts.body[0].f;
-    for (uint32_t n = 0; n < f->ninst && !rw_off("each_store"); n++) {
-        const struct ptx_inst *i = &f->inst[n];
-        unsigned flags = ptx_op_info(i->op)->flags, parts = 0, want = 2u << level;
-        bool once = rw_is_part_store(i);
-        if (!once && !(flags & (PTX_F_BARRIER | PTX_F_BRANCH | PTX_F_TERMINATOR | PTX_F_CALL | PTX_F_SIDE)) &&
+    const struct rw_body *b = &m->one.facts.body[0];
+    for (uint32_t n = 0; n < b->f->ninst && !rw_off("each_store"); n++) {
+        const struct ptx_inst *i = &b->f->inst[n];
+        unsigned flags = ptx_op_info(i->op)->flags, want = rw_is_part_store(i) ? 1 : 2u << level, parts = want;
+        if (want != 1 && !(flags & (PTX_F_BARRIER | PTX_F_BRANCH | PTX_F_TERMINATOR | PTX_F_CALL | PTX_F_SIDE)) &&
             (!(flags & (PTX_F_WRITES | PTX_F_ATOMIC)) || i->space == PTX_SHARED))
             continue;
-        for (unsigned p = 0; p < want; p++)
-            parts += m->keep[level][p][n];
-        if (parts == (once ? 1 : want))
+        for (uint32_t t = 0; t < (m->by_thread ? b->threads : 1) && parts == want; t++)
+            parts = parts_with(m, level, n, t);
+        if (parts == want)
             continue;
-        dt_str_addf(why, DT_ROW("each-store") ": PTX line %u is in %u of %u parts", i->line, parts, want);
+        dt_str_addf(why, DT_ROW("each-store") ": PTX line %u is in %u of %u parts", i->line, parts, 2u << level);
         return false;
     }
     return true;
 }
 
 /* The row of legal.def: looked at again, from what was left out. */
-static bool parts_shared_reach(const struct rw_parts *m, const uint8_t *keep, struct dt_str *why)
+static bool parts_shared_reach(const struct rw_parts *m, const struct rw_share *part, struct dt_str *why)
 {
     const struct ptx_function *f = m->one.facts.body[0].f;
     uint32_t store, load;
-    if (rw_off("shared_reach") || rw_part_reach(&m->one.facts.body[0], &m->reach, keep, &store, &load))
+    if (rw_off("shared_reach") || rw_part_reach(&m->one.facts.body[0], &m->reach, part, &store, &load))
         return true;
     dt_str_addf(why, DT_ROW("shared-reach") ": PTX line %u may read what line %u no longer writes", f->inst[load].line,
                 f->inst[store].line);
@@ -124,14 +138,73 @@ bool rw_parts_apart(const struct rw_edit *x, const struct rw_state *next, struct
 static unsigned parts_part(uint32_t number, uint32_t bits)
 {
     unsigned part = 0, at = 0;
-    for (unsigned b = 0; b < BITS; b++)
-        if (bits >> b & 1)
-            part |= (number >> b & 1) << at++;
+    for (; bits; bits &= bits - 1)
+        part |= (number >> __builtin_ctz(bits) & 1) << at++;
     return part;
 }
 
+/* The other way: the bits of a part. */
+static uint32_t parts_number(unsigned part, uint32_t bits)
+{
+    uint32_t number = 0;
+    for (; bits; bits &= bits - 1, part >>= 1)
+        number |= (part & 1) << __builtin_ctz(bits);
+    return number;
+}
+
+static int parts_share(struct rw_parts *m, struct rw_share *ret, struct dt_err *e)
+{
+    const struct rw_body *b = &m->one.facts.body[0];
+    struct dt_arena *a = &m->one.arena;
+    size_t n = b->f->ninst + (size_t)1;
+    *ret = (struct rw_share){.keep = dt_new_array(a, uint8_t, n)};
+    if (m->by_thread) {
+        ret->only = dt_new_array(a, struct rw_threads, n);
+        ret->reads = dt_new_array(a, uint64_t, n * rw_thread_words(b));
+        ret->zero = dt_new_array(a, struct rw_zero, RW_ZEROS);
+    }
+    return ret->keep && (!m->by_thread || (ret->only && ret->reads && ret->zero))
+               ? 0
+               : dt_err_set(e, DT_E_NOMEM, "out of memory");
+}
+
+static void parts_copy(const struct rw_parts *m, struct rw_share *to, const struct rw_share *from)
+{
+    const struct rw_body *b = &m->one.facts.body[0];
+    memcpy(to->keep, from->keep, b->f->ninst);
+    if (m->by_thread) {
+        memcpy(to->only, from->only, b->f->ninst * sizeof *to->only);
+        memcpy(to->zero, from->zero, RW_ZEROS * sizeof *to->zero);
+        to->nzero = from->nzero;
+        memcpy(to->reads, from->reads, b->f->ninst * rw_thread_words(b) * sizeof *to->reads);
+    }
+}
+
+/* What part p of that division needs. 1: it has no store, or nobody makes it. */
+static int parts_need(struct rw_parts *m, uint32_t bits, unsigned p, uint8_t *own, struct rw_share *ret,
+                      struct dt_err *e)
+{
+    const struct rw_body *b = &m->one.facts.body[0];
+    uint32_t number = parts_number(p, bits), some = 0, threads = 0, stores = bits & ((1u << BITS) - 1);
+    struct rw_threads among = {(uint16_t)(bits >> THREAD), (uint16_t)(number >> THREAD)};
+    memset(own, 0, b->f->ninst);
+    for (uint32_t k = 0; k < m->nstore; k++)
+        if ((k & stores) == (number & stores) && !(RW_SPOILT("store") && !k))
+            own[m->store[k]] = 1, some++;
+    for (uint32_t t = 0; t < b->threads; t++)
+        threads += rw_is_among(among, t);
+    if (!some || !threads)
+        return 1;
+    if (RW_SPOILT("threads"))
+        among.value = 0;
+    if (!m->by_thread)
+        return rw_faint(b, &m->reach, own, ret->keep, e);
+    int r = rw_faint_threads(b, &m->reach, own, among, ret, e);
+    return r < 0 ? r : rw_part_zero(b, &m->reach, ret, e);
+}
+
 /* What each part of that division needs; *ret_worst: of the heaviest, *ret_sum: of all. 1: a part has no store. */
-static int parts_divide(struct rw_parts *m, uint32_t bits, unsigned nparts, uint8_t **keep, double *ret_worst,
+static int parts_divide(struct rw_parts *m, uint32_t bits, unsigned nparts, struct rw_share *part, double *ret_worst,
                         double *ret_sum, struct dt_err *e)
 {
     const struct rw_body *b = &m->one.facts.body[0];
@@ -140,40 +213,42 @@ static int parts_divide(struct rw_parts *m, uint32_t bits, unsigned nparts, uint
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     *ret_worst = *ret_sum = 0;
     for (unsigned p = 0; p < nparts; p++) {
-        uint32_t some = 0;
-        memset(own, 0, b->f->ninst);
-        for (uint32_t k = 0; k < m->nstore; k++)
-            if (parts_part(k, bits) == p && !(RW_SPOILT("store") && !k))
-                own[m->store[k]] = 1, some++;
-        if (!some)
-            return 1;
-        int r = rw_faint(b, &m->reach, own, keep[p], e);
-        if (r < 0)
+        int r = parts_need(m, bits, p, own, &part[p], e);
+        if (r != 0)
             return r;
-        double w = rw_part_weight(b, &m->reach, keep[p]);
+        double w = rw_part_weight(b, &m->reach, &part[p]);
         *ret_sum += w;
         *ret_worst = w > *ret_worst ? w : *ret_worst;
     }
     return 0;
 }
 
+/* May bit b divide: does it tell stores, or threads, apart? */
+static bool parts_bit(const struct rw_parts *m, unsigned b)
+{
+    if (b < BITS)
+        return UINT32_C(1) << b < m->nstore;
+    return m->by_thread && b >= THREAD && b < THREAD + THREADS &&
+           UINT32_C(1) << (b - THREAD) < m->one.facts.body[0].threads;
+}
+
 /* The divisions of all levels, each with one bit more than the one before. */
 static int parts_levels(struct rw_parts *m, struct dt_err *e)
 {
-    uint32_t bits = 0, n = m->one.facts.body[0].f->ninst;
-    uint8_t *tried[RW_PARTS], *best[RW_PARTS];
+    uint32_t bits = 0;
+    struct rw_share tried[RW_PARTS], best[RW_PARTS];
     int r = 0;
     for (unsigned p = 0; p < RW_PARTS; p++)
-        if (!(tried[p] = dt_new_array(&m->one.arena, uint8_t, n + 1)))
-            return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (unsigned l = 0; l < RW_PART_LEVELS && 2u << l <= m->nstore; l++) {
+        if ((r = parts_share(m, &tried[p], e)) < 0)
+            return r;
+    for (unsigned l = 0; l < RW_PART_LEVELS; l++) {
         double worst = 0, sum = 0, w = 0, all = 0;
         uint32_t with = 0;
         for (unsigned p = 0; p < 2u << l; p++)
-            if (!(best[p] = dt_new_array(&m->one.arena, uint8_t, n + 1)))
-                return dt_err_set(e, DT_E_NOMEM, "out of memory");
-        for (unsigned b = 0; b < BITS && UINT32_C(1) << b < m->nstore; b++) {
-            if (bits >> b & 1)
+            if ((r = parts_share(m, &best[p], e)) < 0)
+                return r;
+        for (unsigned b = 0; b < 32; b++) {
+            if ((bits >> b & 1) || !parts_bit(m, b))
                 continue;
             if ((r = parts_divide(m, bits | UINT32_C(1) << b, 2u << l, tried, &w, &all, e)) < 0)
                 return r;
@@ -183,44 +258,55 @@ static int parts_levels(struct rw_parts *m, struct dt_err *e)
             worst = w;
             sum = all;
             for (unsigned p = 0; p < 2u << l; p++)
-                memcpy(best[p], tried[p], n);
+                parts_copy(m, &best[p], &tried[p]);
         }
         if (!with)
             break;
         bits |= with;
+        m->bits[l] = bits;
         m->heaviest[l] = worst;
-        memcpy(m->keep[l], best, sizeof *best * (2u << l));
+        memcpy(m->part[l], best, sizeof *best * (2u << l));
     }
     return 0;
 }
 
-/* Has the kernel two stores that could be divided? */
-bool rw_parts_two_stores(const struct ptx_function *f)
+static bool makes_matrices(const struct ptx_function *f)
+{
+    for (uint32_t n = 0; n < f->ninst; n++)
+        if (f->inst[n].op == PTX_OP_MMA)
+            return true;
+    return false;
+}
+
+bool rw_parts_divisible(const struct ptx_function *f)
 {
     unsigned found = 0;
     for (uint32_t n = 0; n < f->ninst && found < 2; n++)
         found += f->inst[n].op == PTX_OP_WMMA_STORE_D ||
                  (f->inst[n].op == PTX_OP_ST && (f->inst[n].space == PTX_GLOBAL || f->inst[n].space == PTX_GENERIC));
-    return found > 1;
+    return found > 1 || (found && makes_matrices(f));
 }
 
 static int parts_look(struct rw_parts *m, struct dt_err *e)
 {
     const struct rw_body *b = &m->one.facts.body[0];
-    dt_free_ uint8_t *all = dt_calloc((size_t)b->f->ninst + 1, 1);
+    struct rw_share all = {.keep = dt_new_array(&m->one.arena, uint8_t, b->f->ninst + 1)};
     m->store = dt_new_array(&m->one.arena, uint32_t, b->f->ninst + 1);
-    if (!all || !m->store)
+    if (!all.keep || !m->store)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (uint32_t n = 0; n < b->f->ninst; n++)
+    m->by_thread = makes_matrices(b->f) && rw_faint_can(b);
+    for (uint32_t n = 0; n < b->f->ninst; n++) {
         if (rw_is_part_store(&b->f->inst[n]))
             m->store[m->nstore++] = n;
-    if (m->nstore < 2)
+        m->by_thread &= b->f->inst[n].op != PTX_OP_WMMA_STORE_D; /* all lanes make it */
+    }
+    if (m->nstore < (m->by_thread ? 1u : 2u))
         return 0;
-    memset(all, 1, b->f->ninst);
-    int r = rw_reach_of(&m->one.arena, b, &m->reach, e);
+    memset(all.keep, 1, b->f->ninst);
+    int r = rw_reach_of(&m->one.arena, b, m->by_thread, &m->reach, e);
     if (r < 0)
         return r;
-    m->whole = rw_part_weight(b, &m->reach, all);
+    m->whole = rw_part_weight(b, &m->reach, &all);
     return parts_levels(m, e);
 }
 
@@ -245,12 +331,12 @@ int rw_parts_open(struct rw_edit *x, struct rw_parts *m, double share, enum rw_v
     }
     if ((r = parts_look(m, e)) < 0)
         return r;
-    if (!m->keep[0][0]) {
+    if (!m->part[0][0].keep) {
         dt_str_addf(why, DT_ROW("one-store") ": " DT_LAUNCH " has no two plain stores to divide",
                     m->one.facts.body[0].step->launch->name);
         return 1;
     }
-    for (unsigned l = 0; l < RW_PART_LEVELS && m->keep[l][0]; l++)
+    for (unsigned l = 0; l < RW_PART_LEVELS && m->part[l][0].keep; l++)
         least = m->heaviest[l] / m->whole < least ? m->heaviest[l] / m->whole : least;
     if (RW_FORCED || least < WORTH)
         return 0;
@@ -267,7 +353,7 @@ static uint32_t parts_size(const struct rw_parts *m, unsigned level)
     uint32_t all = 0;
     for (unsigned p = 0; p < 2u << level; p++)
         for (uint32_t n = 0; n < m->one.facts.body[0].f->ninst; n++)
-            all += m->keep[level][p][n];
+            all += m->part[level][p].keep[n];
     return all;
 }
 
@@ -275,7 +361,7 @@ bool rw_parts_level(const struct rw_parts *m, unsigned level, uint32_t blocks, s
 {
     unsigned nparts = 2u << level;
     double before = level ? m->heaviest[level - 1] : m->whole;
-    if (!m->keep[level][0] || (!RW_FORCED && m->heaviest[level] > LESS * before)) {
+    if (!m->part[level][0].keep || (!RW_FORCED && m->heaviest[level] > LESS * before)) {
         dt_str_addf(why, DT_ROW("parts") ": in %u parts no block has less to do", nparts);
         return false;
     }
@@ -290,30 +376,24 @@ bool rw_parts_level(const struct rw_parts *m, unsigned level, uint32_t blocks, s
     if (!parts_each_store(m, level, why))
         return false;
     for (unsigned p = 0; p < nparts; p++)
-        if (!parts_shared_reach(m, m->keep[level][p], why))
+        if (!parts_shared_reach(m, &m->part[level][p], why))
             return false;
     return true;
 }
 
-/* The part of level `main` (0: the whole) that part p of `level` is a piece of, and each store of it: what is one more
- * bit of a store's number in the one has the other's bits, too. */
+/* The part of level `main` (0: the whole) that part p of `level` is a piece of: it has the other's bits, and more. */
 static unsigned parts_piece_of(const struct rw_parts *m, unsigned main, unsigned level, unsigned p)
 {
-    unsigned of = 0;
-    for (uint32_t k = 0; main && k < m->nstore; k++)
-        if (m->keep[level][p][m->store[k]])
-            for (of = 0; of + 1 < 1u << main && !m->keep[main - 1][of][m->store[k]];)
-                of++;
-    return of;
+    return main ? parts_part(parts_number(p, m->bits[level]), m->bits[main - 1]) : 0;
 }
 
-/* A body more: blocks from `first` on, `n` of them, of which `keep` is there. */
-static void parts_body(struct rw_cand *c, const uint8_t **kept, uint32_t k, const uint8_t *keep, uint32_t first,
-                       uint32_t n)
+/* A body more: blocks from `first` on, `n` of them, of which `part` is there; NULL: all. */
+static void parts_body(struct rw_cand *c, struct rw_share *shares, uint32_t k, const struct rw_share *part,
+                       uint32_t first, uint32_t n)
 {
     c->beside[k + 1] = c->beside[k] + n;
     c->lists.list[k] = (struct rw_list){.affine = true, .a = first - c->beside[k], .b = 1, .m = 1, .max = 1};
-    kept[k] = keep;
+    shares[k] = part ? *part : (struct rw_share){0};
 }
 
 int rw_parts_beside(struct rw_edit *x, struct rw_parts *m, unsigned main, unsigned level, uint32_t whole,
@@ -321,7 +401,6 @@ int rw_parts_beside(struct rw_edit *x, struct rw_parts *m, unsigned main, unsign
 {
     struct rw_cand *c = &m->all;
     uint32_t launch[2 * RW_PARTS], n = 0, blocks = m->one.facts.body[0].step->blocks, own[RW_PARTS];
-    uint8_t *const *keep = main ? m->keep[main - 1] : NULL;
     rw_cand_done(c);
     for (unsigned q = 0; q < 1u << main; q++) {
         uint32_t before = q * blocks;
@@ -335,22 +414,22 @@ int rw_parts_beside(struct rw_edit *x, struct rw_parts *m, unsigned main, unsign
     int r = rw_cand_open(c, x->dev, x->now->prog, x->now->ana, x->opt, launch, n, e);
     if (r < 0)
         return r;
-    const uint8_t **kept = dt_new_array(&c->arena, const uint8_t *, n + 1);
+    struct rw_share *shares = dt_new_array(&c->arena, struct rw_share, n + 1);
     c->beside = dt_new_array(&c->arena, uint32_t, n + 1);
-    if (!c->beside || !kept)
+    if (!c->beside || !shares)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     n = 0;
     for (unsigned q = 0; q < 1u << main; q++)
         if (own[q])
-            parts_body(c, kept, n++, keep ? keep[q] : NULL, 0, own[q]);
+            parts_body(c, shares, n++, main ? &m->part[main - 1][q] : NULL, 0, own[q]);
     m->heavy = c->beside[n];
     for (unsigned p = 0; p < 2u << level; p++) {
         uint32_t from = own[parts_piece_of(m, main, level, p)];
         if (from < blocks)
-            parts_body(c, kept, n++, m->keep[level][p], from, blocks - from);
+            parts_body(c, shares, n++, &m->part[level][p], from, blocks - from);
     }
     c->lists.n = c->beside[n];
-    c->kept = kept;
+    c->shares = shares;
     return 0;
 }
 

@@ -11,15 +11,17 @@ extern const char *const rw_part_levels[]; /* level l: 2 << l parts */
 struct rw_parts {
     struct rw_cand one, all; /* the launch as it is; its parts side by side */
     struct rw_reach reach;
-    uint32_t *store, nstore;                 /* instructions that are divided */
-    double whole, heaviest[RW_PART_LEVELS];  /* what a block has to do, rw_part_weight */
-    uint8_t *keep[RW_PART_LEVELS][RW_PARTS]; /* NULL: there are no such parts */
-    uint32_t heavy;                          /* blocks of the larger parts, if there are two sizes; else 0 */
-    unsigned best;                           /* of tails.c: the level that divides all blocks; 0: none */
+    uint32_t *store, nstore;                /* instructions that are divided */
+    double whole, heaviest[RW_PART_LEVELS]; /* what a block has to do, rw_part_weight */
+    bool by_thread;                         /* threads may have parts of a store; shares say who makes what */
+    uint32_t bits[RW_PART_LEVELS];          /* of a store's number and a thread's: which part the store is in there */
+    struct rw_share part[RW_PART_LEVELS][RW_PARTS]; /* keep NULL: there are no such parts */
+    uint32_t heavy;                                 /* blocks of the larger parts, if there are two sizes; else 0 */
+    unsigned best;                                  /* of tails.c: the level that divides all blocks; 0: none */
 };
 
-/* Has the kernel two stores that could be divided? */
-bool rw_parts_two_stores(const struct ptx_function *f);
+/* Has the kernel two stores that could be divided, or one of a tile that threads have parts of? */
+bool rw_parts_divisible(const struct ptx_function *f);
 /* Facts, legality and the division of x's launch. share: of its time, what the parts can shorten. As open() of a kind;
  * m is all zero before. */
 int rw_parts_open(struct rw_edit *x, struct rw_parts *m, double share, enum rw_verdict *ret_verdict, struct dt_str *why,

@@ -96,7 +96,7 @@ static int tails_propose(const struct rw_state *s, const struct rw_options *o, s
             s->made && s->made[k] && t->entry && (strstr(t->entry->name, "sliced") || strstr(t->entry->name, "tailed"));
         const struct dt_launch *l = &s->graph->launch[k];
         if (l->kind != DT_KERNEL || l->programmatic || l->stream || l->nafter || !t->entry || sliced ||
-            rw_overlaps(t->entry) || !rw_parts_two_stores(t->entry) ||
+            rw_overlaps(t->entry) || !rw_parts_divisible(t->entry) ||
             !(tails_whole(t, 0) || tails_whole(t, 1) || tails_whole(t, 2)))
             continue;
         if (!RW_FORCED && (us < LEAST_US || us < SHARE * s->time.time_us))
@@ -136,7 +136,7 @@ static unsigned tails_best(const struct rw_parts *m, const struct dev_step *t)
 {
     double least = 1e300;
     unsigned best = 0;
-    for (unsigned l = 0; l <= RW_PART_LEVELS && (!l || m->keep[l - 1][0]); l++) {
+    for (unsigned l = 0; l <= RW_PART_LEVELS && (!l || m->part[l - 1][0].keep); l++) {
         double alike = tails_load(m, t, l, l), whole = l && tails_whole(t, 0) ? tails_load(m, t, 0, l) : alike;
         least = alike < least ? alike : least;
         least = whole < least ? whole : least;
@@ -144,7 +144,7 @@ static unsigned tails_best(const struct rw_parts *m, const struct dev_step *t)
     least *= ROUGHLY;
     for (unsigned k = 0; k < NSHAPE; k++) {
         unsigned main = shape[k].main, tail = shape[k].tail;
-        if (!main || !m->keep[tail][0] || !tails_whole(t, main))
+        if (!main || !m->part[tail][0].keep || !tails_whole(t, main))
             continue;
         double load = tails_load(m, t, main, tail + 1);
         if (load > least || load > CLEARLY * tails_load(m, t, main, main))

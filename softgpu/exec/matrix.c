@@ -336,7 +336,7 @@ const struct sg_op *sg_mma(struct sg_warp *w, const struct sg_op *op)
 /* ---- ldmatrix, stmatrix: n matrices of 8 x 8 of 16 bits; row i of matrix j is 16 bytes at the address of lane 8 * j +
  * i. Register j of a lane holds the elements (g, 2q) and (g, 2q + 1) of matrix j; with .trans (2q, g) and (2q + 1,
  * g). */
-static bool matrix_rows(struct sg_warp *w, const struct sg_op *op, bool write, uint8_t *at[SG_LANES])
+static bool matrix_places(struct sg_warp *w, const struct sg_op *op, bool write, uint8_t *at[SG_LANES])
 {
     if (op->space == PTX_SHARED && !(op->flags & SG_A64)) {
         const uint32_t *a = SG_P(uint32_t, op->a), off = (uint32_t)op->imm;
@@ -361,7 +361,14 @@ static bool matrix_rows(struct sg_warp *w, const struct sg_op *op, bool write, u
         if (!at[l])
             return false;
     }
+    return true;
+}
+
+static bool matrix_rows(struct sg_warp *w, const struct sg_op *op, bool write, uint8_t *at[SG_LANES])
+{
     uint32_t mask = op->n == 4 ? SG_ALL : (1u << 8 * op->n) - 1;
+    if (!matrix_places(w, op, write, at))
+        return false;
     return !w->wk->check || sg_check_lanes(w, op, at, mask, 16, write ? SG_WRITE : SG_READ, 0);
 }
 

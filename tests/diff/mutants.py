@@ -262,6 +262,19 @@ extern "C" __global__ void rows(const float *x, float *h) /* four rows; each is 
     h[i + 2 * n] = s[2][127 - t] + 2.f;
     h[i + 3 * n] = s[3][127 - t] + 3.f;
 }
+extern "C" __global__ void tile(const float *x, float *h) /* by tensor cores, and out by way of shared memory: one store of all threads */
+{
+    __shared__ __align__(16) float s[512];
+    int t = threadIdx.x, lane = t % 32, to = t / 32 * 128 + lane / 4 * 8 + lane % 4 * 2;
+    const unsigned *a = (const unsigned *)x + blockIdx.x * 512 + t / 32 * 128 + lane;
+    float d[4] = {};
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[32]), "r"(a[64]), "r"(a[96]), "r"(a[0]), "r"(a[32]));
+    s[to] = d[0]; s[to + 1] = d[1]; s[to + 64] = d[2]; s[to + 65] = d[3];
+    __syncthreads();
+    ((float4 *)(h + blockIdx.x * 512))[t] = ((float4 *)s)[t];
+}
 """
 PACK = r"""
 extern "C" __global__ void mirrored(const float *x, float *h) /* in reverse, in shared memory */
@@ -625,6 +638,10 @@ HOOKED = [
     ("each_store", "", graph([launch("a", "s", "rows", "x", "h", grid=N // 512), B]), "refused: verification", "slice",
      {"levels": "halves", "spoil": "store"}),
     ("shared_reach", "", graph([launch("a", "s", "rows", "x", "h", grid=N // 512), B]), "refused: verification",
+     "slice", {"levels": "halves", "spoil": "reach"}),
+    ("each_store", "", graph([launch("a", "s", "tile", "x", "h", grid=N // 512), B]), "refused: verification", "slice",
+     {"levels": "halves", "spoil": "threads"}),
+    ("shared_reach", "", graph([launch("a", "s", "tile", "x", "h", grid=N // 512), B]), "refused: verification",
      "slice", {"levels": "halves", "spoil": "reach"}),
     ("parts_apart", "", graph([launch("a", "i", "twice", "x", "h"), B]), "refused: verification", "slice",
      {"levels": "halves"}),

@@ -1,6 +1,6 @@
 /* Slice and tails (rewrite/kinds/slice.c, tails.c, parts.c): what a part of a kernel needs (rewrite/emit/reach.c,
- * faint.c), the conditions that kernels are asked, and which launches have a tail. Each case breaks one thing of a
- * kernel with two accumulators, each with a tile in shared memory.
+ * faint.c, faint-threads.c, part-zero.c), the conditions that kernels are asked, and which launches have a tail. Each
+ * case breaks one thing of a kernel with two accumulators, each with a tile in shared memory.
  */
 #include "rewrite-fixture.h"
 
@@ -84,7 +84,8 @@ static void test_needs(void **state)
         open_one(&f, cases[k].ptx, 64);
         const struct rw_body *b = &f.c.facts.body[0];
         uint8_t *mine = test_calloc(b->f->ninst, 1), *keep = test_calloc(b->f->ninst, 1);
-        assert_int_equal(rw_reach_of(&f.c.arena, b, &r, &e), 0);
+        const struct rw_share part = {.keep = keep};
+        assert_int_equal(rw_reach_of(&f.c.arena, b, false, &r, &e), 0);
         for (uint32_t n = 0; n < b->f->ninst; n++)
             if (rw_is_part_store(&b->f->inst[n]))
                 second = n;
@@ -98,12 +99,163 @@ static void test_needs(void **state)
                      count(b->f, keep, PTX_OP_FMA, 0));
         assert_int_equal(count(b->f, keep, PTX_OP_ST, PTX_GLOBAL), 1);
         assert_int_equal(count(b->f, keep, PTX_OP_BAR_SYNC, 0), 2);
-        assert_true(rw_part_reach(b, &r, keep, &store, &load));
+        assert_true(rw_part_reach(b, &r, &part, &store, &load));
         for (uint32_t n = 0; n < b->f->ninst; n++) /* without what it stores for itself it is not right */
             keep[n] = keep[n] && !(b->f->inst[n].op == PTX_OP_ST && b->f->inst[n].space == PTX_SHARED);
-        assert_false(rw_part_reach(b, &r, keep, &store, &load));
+        assert_false(rw_part_reach(b, &r, &part, &store, &load));
         test_free(mine);
         test_free(keep);
+        fix_close(&f);
+    }
+}
+
+/* ---- by thread --------------------------------------------------------------------------------------------------- */
+
+/* Two warps; each makes two products, the first by matrices 0 and 1 of the tile, which copy A brings, the second by 2
+ * and 3, of copy B. They go out by way of the same memory: 32 threads each. */
+#define MMA(d, b)                                                                                                      \
+    "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%a" #d "0, %a" #d "1, %a" #d "2, %a" #d                      \
+    "3}, {%r1, %r1, %r1, %r1}, {" b "}, {%a" #d "0, %a" #d "1, %a" #d "2, %a" #d "3};\n"
+#define TILE                                                                                                           \
+    HEAD BEGIN("p") ".shared .align 16 .b8 s[2048];\n.reg .f32 %a00, %a01, %a02, %a03, %a10, %a11, %a12, %a13;\n.reg " \
+                    ".b32 %m<4>;\n.reg .b32 %v<4>;\n"                                                                  \
+                    "mov.u32 %r5, s;\nshl.b32 %r4, %r3, 4;\nadd.s32 %r6, %r5, %r4;\nbfe.u32 %r8, %r3, 4, 1;\n"         \
+                    "shl.b32 %r8, %r8, 10;\nand.b32 %r9, %r3, 31;\nshl.b32 %r9, %r9, 4;\nadd.s32 %r8, %r8, %r9;\n"     \
+                    "add.s32 %r8, %r8, %r5;\nshl.b32 %r10, %r3, 3;\nadd.s32 %r10, %r10, %r5;\nmov.u32 %r7, 0;\n"       \
+                    "setp.lt.u32 %p2, %r3, 32;\nmov.f32 %a00, 0f00000000;\nmov.f32 %a01, %a00;\nmov.f32 %a02, %a00;\n" \
+                    "mov.f32 %a03, %a00;\nmov.f32 %a10, %a00;\nmov.f32 %a11, %a00;\nmov.f32 %a12, %a00;\n"             \
+                    "mov.f32 %a13, %a00;\n"
+#define ROUND(first, last)                                                                                             \
+    "L: cp.async.cg.shared.global [%r6], [%rd1], 16;\ncp.async.cg.shared.global [%r6+1024], [%rd1], 16;\n"             \
+    "cp.async.wait_all;\n" first                                                                                       \
+    "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%m0, %m1, %m2, %m3}, [%r8];\n" MMA(0, "%m0, %m1") MMA(1, "%m2, %m3")    \
+        last "add.u32 %r7, %r7, 1;\nsetp.lt.u32 %p1, %r7, 4;\n@%p1 bra L;\n"
+#define STAGE "st.shared.v2.f32 [%r10], {%a10, %a11};\nst.shared.v2.f32 [%r10+512], {%a00, %a01};\n"
+#define OUT                                                                                                            \
+    "ld.shared.v4.b32 {%v0, %v1, %v2, %v3}, [%r6];\nst.global.v4.b32 [%rd2], {%v0, %v1, %v2, %v3};\nret;\n}\n" PLAIN(  \
+        "c")
+#define BAR "bar.sync 0;\n"
+#define PACKED                                                                                                         \
+    "mov.b32 %m0, %a10;\nmov.b32 %m1, %a11;\nmov.b32 %m2, %a00;\nmov.b32 %m3, %a01;\n"                                 \
+    "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r11], {%m0, %m1, %m2, %m3};\n"
+/* lanes 0 to 15 of a warp to its 256 bytes of the first 512, the others to those of the second */
+#define PLACES                                                                                                         \
+    "and.b32 %r11, %r3, 15;\nshl.b32 %r11, %r11, 4;\nbfe.s32 %r12, %r3, 4, 1;\nand.b32 %r12, %r12, 512;\n"             \
+    "add.s32 %r11, %r11, %r12;\nand.b32 %r12, %r3, 32;\nshl.b32 %r12, %r12, 3;\nadd.s32 %r11, %r11, %r12;\n"           \
+    "add.s32 %r11, %r11, %r5;\n"
+
+/* What the part needs whose threads have that value of bit 5: 0, the second product; 32, the first, whose tile lies
+ * where the second is staged. */
+static void test_by_thread(void **state)
+{
+    static const struct {
+        const char *ptx;
+        uint16_t value;
+        unsigned mma, copies, stored;
+    } cases[] = {
+        {TILE ROUND(BAR, BAR) STAGE BAR OUT, 0, 1, 1, 1},
+        {TILE ROUND(BAR, BAR) STAGE BAR OUT, 32, 1, 1, 1},
+        {TILE ROUND(BAR, "") BAR STAGE BAR OUT, 32, 1, 1, 1},
+        {TILE PLACES ROUND(BAR, BAR) PACKED BAR OUT, 0, 1, 1, 1},
+        {TILE PLACES ROUND(BAR, BAR) PACKED BAR OUT, 32, 1, 1, 1},
+        /* with no barrier behind the rounds, a thread may still load what another one stages */
+        {TILE ROUND(BAR, "") STAGE BAR OUT, 32, 2, 2, 2},
+        /* nor with one that leads back to them, or that some threads pass alone */
+        {TILE ROUND(BAR, BAR) STAGE BAR "setp.eq.u32 %p3, %r1, 1;\n@%p3 bra L;\n" OUT, 32, 2, 2, 2},
+        {TILE "@%p2 bra M;\nbar.sync 0;\nM:\n" ROUND(BAR, BAR) STAGE BAR OUT, 32, 2, 2, 2},
+        /* and where threads leave the rounds apart from each other */
+        {TILE ROUND(BAR, BAR "@%p2 bra N;\n") "N:\n" STAGE BAR OUT, 32, 2, 2, 2},
+        /* what a thread loads may be what was copied: with no barrier before it, or where not all threads store */
+        {TILE ROUND(BAR, BAR) STAGE OUT, 0, 1, 2, 1},
+        {TILE ROUND(BAR, BAR) "@%p2 st.shared.v2.f32 [%r10], {%a10, %a11};\n"
+                              "@!%p2 st.shared.v2.f32 [%r10], {%a12, %a13};\n" BAR OUT,
+         0, 1, 2, 2},
+        /* or where some threads go another way than others before the barrier */
+        {TILE ROUND(BAR, BAR "@%p2 bra N;\nmov.u32 %r13, 1;\nN:\n") STAGE BAR OUT, 0, 1, 2, 1},
+        /* a lane that is named by what a warp need not know has to be known */
+        {TILE ROUND(BAR, "shfl.sync.idx.b32 %a10, %a10, %m0, 31, -1;\n" BAR) STAGE BAR OUT, 0, 1, 2, 1},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct fix f;
+        struct rw_reach r;
+        struct dt_err e = {0};
+        uint32_t store, load;
+        open_one(&f, cases[k].ptx, 64);
+        const struct rw_body *b = &f.c.facts.body[0];
+        size_t n = b->f->ninst, words = rw_thread_words(b);
+        uint8_t *mine = test_calloc(n, 1);
+        struct rw_share part = {test_calloc(n, 1), test_calloc(n, sizeof *part.only), test_calloc(n * words, 8),
+                                test_calloc(RW_ZEROS, sizeof *part.zero)};
+        for (uint32_t i = 0; i < n; i++)
+            mine[i] = rw_is_part_store(&b->f->inst[i]);
+        assert_int_equal(rw_reach_of(&f.c.arena, b, true, &r, &e), 0);
+        assert_true(r.known && rw_faint_can(b));
+        assert_int_equal(rw_faint_threads(b, &r, mine, (struct rw_threads){32, cases[k].value}, &part, &e), 0);
+        unsigned mma = count(b->f, part.keep, PTX_OP_MMA, 0), copies = count(b->f, part.keep, PTX_OP_CP_ASYNC, 0),
+                 stored = count(b->f, part.keep, PTX_OP_ST, PTX_SHARED) + count(b->f, part.keep, PTX_OP_STMATRIX, 0);
+        if (mma != cases[k].mma || copies != cases[k].copies || stored != cases[k].stored)
+            fail_msg("case %zu: %u products, %u copies, %u stores to shared memory", k, mma, copies, stored);
+        assert_int_equal(count(b->f, part.keep, PTX_OP_LDMATRIX, 0), 1);
+        assert_true(rw_part_reach(b, &r, &part, &store, &load));
+        assert_int_equal(rw_part_zero(b, &r, &part, &e), 0);
+        if (k < 5) { /* the tile of the other product, which the other matrices of each ldmatrix are */
+            assert_int_equal(part.nzero, 1);
+            assert_int_equal(part.zero[0].at, cases[k].value ? 1280 : 0);
+            assert_int_equal(part.zero[0].bytes, 256);
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            if (mine[i])
+                assert_true(part.only[i].bits == 32 && part.only[i].value == cases[k].value);
+            else if (k == 0 && b->f->inst[i].op == PTX_OP_CP_ASYNC && part.keep[i]) /* lanes 16 to 31, of one warp */
+                assert_true(part.only[i].bits == 48 && part.only[i].value == 16);
+        }
+        for (uint32_t i = 0; i < n; i++) /* by the threads that do not need it */
+            if (b->f->inst[i].op == PTX_OP_CP_ASYNC)
+                part.only[i] = (struct rw_threads){63, 0};
+        assert_false(rw_part_reach(b, &r, &part, &store, &load));
+        test_free(mine);
+        test_free(part.keep);
+        test_free(part.only);
+        test_free(part.reads);
+        test_free(part.zero);
+        fix_close(&f);
+    }
+}
+
+/* What nobody writes any more is zeroed before the body: not where it is loaded, or written, before a barrier. */
+static void test_zeros(void **state)
+{
+    static const struct {
+        const char *ptx;
+        int can;
+    } cases[] = {
+        {TILE ROUND(BAR, BAR) STAGE BAR OUT, 0},
+        {TILE ROUND("bar.warp.sync -1;\n", BAR) STAGE BAR OUT, 1},
+        {TILE "st.shared.u32 [s+2040], 0;\n" ROUND(BAR, BAR) STAGE BAR OUT, 0},
+        {TILE "st.volatile.shared.u32 [s+4], 0;\n" ROUND(BAR, BAR) STAGE BAR OUT, 1},
+        {TILE "st.f32 [%rd1], %a00;\n" ROUND(BAR, BAR) STAGE BAR OUT, 1},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct fix f;
+        struct rw_reach r;
+        struct dt_err e = {0};
+        open_one(&f, cases[k].ptx, 64);
+        const struct rw_body *b = &f.c.facts.body[0];
+        size_t n = b->f->ninst, words = rw_thread_words(b);
+        uint8_t *mine = test_calloc(n, 1);
+        struct rw_share part = {test_calloc(n, 1), test_calloc(n, sizeof *part.only), test_calloc(n * words, 8),
+                                test_calloc(RW_ZEROS, sizeof *part.zero)};
+        for (uint32_t i = 0; i < n; i++)
+            mine[i] = rw_is_part_store(&b->f->inst[i]);
+        assert_int_equal(rw_reach_of(&f.c.arena, b, true, &r, &e), 0);
+        assert_int_equal(rw_faint_threads(b, &r, mine, (struct rw_threads){32, 0}, &part, &e), 0);
+        if (rw_part_zero(b, &r, &part, &e) != cases[k].can)
+            fail_msg("case %zu", k);
+        test_free(mine);
+        test_free(part.keep);
+        test_free(part.only);
+        test_free(part.reads);
+        test_free(part.zero);
         fix_close(&f);
     }
 }
@@ -122,7 +274,7 @@ static void test_rounds(void **state)
     struct dt_err e = {0};
     open_one(&f, ptx, 32);
     const struct rw_body *b = &f.c.facts.body[0];
-    assert_int_equal(rw_reach_of(&f.c.arena, b, &r, &e), 0);
+    assert_int_equal(rw_reach_of(&f.c.arena, b, false, &r, &e), 0);
     assert_true(r.known);
     for (uint32_t n = 0; n < b->f->ninst; n++)
         for (uint32_t k = 0; b->f->inst[n].op == PTX_OP_LD && b->f->inst[n].space == PTX_SHARED && k < 512; k++)
@@ -158,7 +310,7 @@ static void test_many_rounds(void **state)
         unsigned touched = 0;
         open_one(&f, cases[c].ptx, 32);
         const struct rw_body *b = &f.c.facts.body[0];
-        assert_int_equal(rw_reach_of(&f.c.arena, b, &r, &e), 0);
+        assert_int_equal(rw_reach_of(&f.c.arena, b, false, &r, &e), 0);
         for (uint32_t n = 0; n < b->f->ninst; n++)
             for (uint32_t k = 0; b->f->inst[n].op == PTX_OP_LD && b->f->inst[n].space == PTX_SHARED && k < 512; k++)
                 touched += r.touched[n][k / 8] >> (k % 8) & 1;
@@ -262,6 +414,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_needs),         cmocka_unit_test(test_rounds), cmocka_unit_test(test_many_rounds),
         cmocka_unit_test(test_plain_effects), cmocka_unit_test(test_tails),  cmocka_unit_test(test_residency),
+        cmocka_unit_test(test_by_thread),     cmocka_unit_test(test_zeros),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
