@@ -91,6 +91,9 @@ int rw_body_init(struct dt_arena *a, const struct dev_prog *p, uint32_t launch, 
                  struct rw_body *ret, struct dt_err *e);
 bool rw_is_block_barrier(unsigned op);
 bool rw_is_async(const struct ptx_inst *i); /* its effects outlive its place, as RW_ASYNC says */
+/* Of these, what RW_ASYNC_FAR says, but for copies in clusters; and griddepcontrol. */
+bool rw_is_async_far(const struct ptx_inst *i);
+bool rw_is_launch_control(const struct ptx_inst *i);
 /* A volatile load or store of shared memory. */
 bool rw_is_lockstep(const struct ptx_inst *i);
 /* Components of a global load or store of a vector, which may be left out one by one; 1: of anything else. */
