@@ -25,6 +25,7 @@ struct rw_options {
     const char *const *deny;
     unsigned ndeny;
     double budget_s;    /* 0: none */
+    uint64_t until_us;  /* dt_now_us() when whoever asks goes away, answered or not; 0: never */
     uint64_t memory;    /* bytes that a plan may need beside what was posted, and 1 more; 0: any number */
     unsigned inputs;    /* seeds to verify with, 0: 3 */
     unsigned schedules; /* block orders, 0: 8 */
@@ -80,7 +81,7 @@ int rw_carried(struct dev_device *d, struct dt_graph *plan, const struct dt_grap
 int rw_bundles_in(const char *dir);
 
 /* Version of the rewriter: part of the plan key. Raise it when plans change. */
-#define RW_VERSION "31"
+#define RW_VERSION "32"
 /* The oldest version whose plans, and the analyses beside them, are right today. What is stored by it or later is
  * served until it has been planned again (daemon/shared/stale.c). Set it to RW_VERSION when something was wrong: a
  * condition that was missing, a map that was too small. Leave it when plans only become better. */
