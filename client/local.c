@@ -158,7 +158,8 @@ void local_request(struct cli *c, const char *verb, const char *members, const c
     json_t *oj = options_json(c);
     dt_free_ char *options = json_dumps(oj, JSON_COMPACT);
     json_decref(oj);
-    dt_str_addf(&q, "{\"verb\":\"%s\",\"options\":%s", verb, options ? options : "{}");
+    double limit = c->timeout && strtod(c->timeout, NULL) > 0 ? strtod(c->timeout, NULL) : LIMIT_S;
+    dt_str_addf(&q, "{\"limit_s\":%.3f,\"verb\":\"%s\",\"options\":%s", limit, verb, options ? options : "{}");
     if (members)
         dt_str_addf(&q, ",%s", members);
     if (name) {
@@ -168,7 +169,6 @@ void local_request(struct cli *c, const char *verb, const char *members, const c
     dt_str_addc(&q, '}');
     int pid = q.failed ? dt_err_set(&e, DT_E_NOMEM, "out of memory") : local_start(c, &in, &out, &e);
     if (pid > 0) {
-        double limit = c->timeout && strtod(c->timeout, NULL) > 0 ? strtod(c->timeout, NULL) : LIMIT_S;
         struct itimerval t = {.it_value = {(time_t)limit, (suseconds_t)((limit - (double)(time_t)limit) * 1e6)}};
         if (!t.it_value.tv_sec && !t.it_value.tv_usec)
             t.it_value.tv_usec = 1; /* nothing would be no limit */

@@ -320,7 +320,7 @@ int dev_run_timeline(struct dev_run *r, double *start_us, double *end_us, struct
 struct dev_cost {
     bool known;
     bool kept;             /* the caller's: it came from a file, not from a run */
-    uint64_t instructions; /* of all threads */
+    uint64_t instructions; /* of all threads; operations of matrices count as so many as take as long */
     uint64_t work[96];     /* the device's own; a version is part of it, and it may be kept in a file */
 };
 /* Can it be the cost of `step`? To be asked of what came from a file: only such a cost may be used. False on a real

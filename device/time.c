@@ -18,6 +18,7 @@
 #include "device/run-priv.h"
 #include "graph/cuda-launch.h"
 
+#define MATRIX 32 /* operations of matrices, which take the software device as long as an instruction of a thread */
 #define WARM_UP 3
 #define MAX_REPS 10000
 
@@ -347,7 +348,7 @@ int dev_run_cost(struct dev_run *r, uint32_t step, struct dev_cost *ret, struct 
         memcpy(ret->work, &w, sizeof w);
         struct dovetail_launch_stats s;
         err = dev_cu(d, d->cu->dovetailLastStats(&s), "dovetailLastStats", e);
-        ret->instructions = err ? 0 : s.instructions;
+        ret->instructions = err ? 0 : s.instructions + s.tensor_flops / MATRIX;
         ret->known = !err;
     }
     return err;

@@ -25,6 +25,7 @@ struct rw_options {
     const char *const *deny;
     unsigned ndeny;
     double budget_s;    /* 0: none */
+    uint64_t until_us;  /* dt_now_us() when whoever asks goes away, answered or not; 0: never */
     uint64_t memory;    /* bytes that a plan may need beside what was posted, and 1 more; 0: any number */
     unsigned inputs;    /* seeds to verify with, 0: 3 */
     unsigned schedules; /* block orders, 0: 8 */

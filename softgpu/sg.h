@@ -158,6 +158,8 @@ enum sg_checks {
     SG_CHECK_BARRIER = 8, /* barriers that threads miss, reach apart or with different counts */
     /* with others: a finding does not end the launch; the first of each kind is kept (sg_launch.found) */
     SG_CHECK_TELL = 16,
+    /* with SG_CHECK_RACE: mbarriers of which it hangs on the order of warps what counts for which phase; as a race */
+    SG_CHECK_PHASES = 32,
     SG_CHECK_ALL = SG_CHECK_RACE | SG_CHECK_UNINIT | SG_CHECK_BARRIER,
 };
 enum { SG_FOUND_RACE, SG_FOUND_UNINIT, SG_FOUND_BARRIER, SG_FOUND };

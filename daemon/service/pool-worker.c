@@ -174,6 +174,7 @@ struct out { /* a request on its way */
     uint32_t number;
     char *body;
     unsigned char head[DT_WIRE_HEAD];
+    char limit[48];
 };
 
 void worker_begin(struct dtd_worker *w)
@@ -204,8 +205,8 @@ static void on_written(uv_write_t *r, int status)
         worker_broke(w, "it does not take requests any more");
 }
 
-/* Send a request; `body` is taken. */
-static void send_request(struct dtd_worker *w, char *body, size_t len, uint64_t deadline_ms)
+/* Send a request; `body` is taken. limit: seconds that a job has, the first member of what is sent; 0: it is none. */
+static void send_request(struct dtd_worker *w, char *body, size_t len, uint64_t deadline_ms, double limit)
 {
     struct out *o = body ? dt_malloc(sizeof *o) : NULL;
     if (!o) {
@@ -216,11 +217,14 @@ static void send_request(struct dtd_worker *w, char *body, size_t len, uint64_t 
     }
     *o = (struct out){.worker = w, .number = ++w->number, .body = body};
     o->w.data = o;
-    dt_wire_head(o->head, 'Q', o->number, len);
-    uv_buf_t b[2] = {uv_buf_init((char *)o->head, DT_WIRE_HEAD), uv_buf_init(body, (unsigned)len)};
+    bool told = limit > 0 && len > 1 && *body == '{';
+    int n = told ? snprintf(o->limit, sizeof o->limit, "{\"limit_s\":%.3f,", limit) : 0;
+    dt_wire_head(o->head, 'Q', o->number, len - told + (size_t)n);
+    uv_buf_t b[3] = {uv_buf_init((char *)o->head, DT_WIRE_HEAD), uv_buf_init(o->limit, (unsigned)n),
+                     uv_buf_init(body + told, (unsigned)(len - told))};
     w->apart = 0;
     uv_timer_start(&w->timer, on_deadline, deadline_ms, 0);
-    if (uv_write(&o->w, (uv_stream_t *)&w->in, b, 2, on_written) < 0) {
+    if (uv_write(&o->w, (uv_stream_t *)&w->in, b, 3, on_written) < 0) {
         free(body);
         free(o);
         worker_kill(w, DTD_END_EXIT, "its pipe is closed");
@@ -241,14 +245,14 @@ void worker_give(struct dtd_worker *w, struct dtd_job *j)
     w->job = j;
     w->jobs++;
     worker_watch(w);
-    send_request(w, body, j->request_len, (uint64_t)(limit * 1000) + 1);
+    send_request(w, body, j->request_len, (uint64_t)(limit * 1000) + 1, limit);
 }
 
 void worker_ping(struct dtd_worker *w)
 {
     static const char body[] = "{\"verb\":\"ping\"}";
     w->state = WORKER_PINGING;
-    send_request(w, dt_strdup(body), sizeof body - 1, PING_MS);
+    send_request(w, dt_strdup(body), sizeof body - 1, PING_MS, 0);
 }
 
 static void on_shut(uv_shutdown_t *s, int status) { free(s); }
@@ -408,6 +412,6 @@ bool worker_spawn(struct dtd_pool *p, const char *device, bool aside)
     }
     static const char hello[] = "{\"verb\":\"devices\"}";
     uv_read_start((uv_stream_t *)&w->out, on_alloc, on_out);
-    send_request(w, dt_strdup(hello), sizeof hello - 1, (uint64_t)s->cfg.start_timeout * 1000);
+    send_request(w, dt_strdup(hello), sizeof hello - 1, (uint64_t)s->cfg.start_timeout * 1000, 0);
     return true;
 }

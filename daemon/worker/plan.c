@@ -154,6 +154,7 @@ static int plan_one(struct job *j, json_t **ret_doc, json_t **ret_recipe, struct
                             .deny = (const char *const *)o->deny,
                             .ndeny = o->ndeny,
                             .budget_s = o->budget > 0 ? o->budget : DEFAULT_BUDGET_S,
+                            .until_us = j->w->until_us,
                             .memory = o->memory,
                             .progress = wrk_progress,
                             .user = j->w};

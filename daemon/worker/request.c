@@ -18,6 +18,8 @@
 #include "device/measure.h"
 
 #define PROGRESS_EVERY_US 50000
+#define MOST_S 1e7 /* of a time limit: more is none */
+#define ENOUGH 0.75 /* the part of it in which an answer is to be ready */
 
 static const struct verb {
     const char *name;
@@ -94,6 +96,13 @@ static int need_idle(struct wrk *w, struct dt_err *e)
     return r < 0 || dev_idle(w->dev, why, sizeof why) ? r : dt_err_set(e, DT_E_BUSY, "%s", why);
 }
 
+/* When a request with this time limit, which has just come, should be answered: behind the search come the last
+ * verification, which planning takes off by itself, and the document. */
+static uint64_t until(double limit_s)
+{
+    return limit_s > 0 && limit_s < MOST_S ? dt_now_us() + (uint64_t)(limit_s * ENOUGH * 1e6) : 0;
+}
+
 int wrk_request(struct wrk *w, const char *body, size_t len)
 {
     struct dt_err e = {0};
@@ -117,6 +126,7 @@ int wrk_request(struct wrk *w, const char *body, size_t len)
         r = dtd_options_from_json(&o, json_object_get(q, "options"), &e);
     w->shared = r >= 0 && o.shared;
     w->afresh = json_is_true(json_object_get(q, "afresh"));
+    w->until_us = until(json_number_value(json_object_get(q, "limit_s")));
     w->away = 0;
     w->asked = w->by_cluster = w->carried = false;
     w->token = 0;

@@ -105,11 +105,16 @@ bool rw_is_async(const struct ptx_inst *i)
     return !uses_cluster(i) && (i->space == PTX_SHARED_CLUSTER || i->space2 == PTX_SHARED_CLUSTER);
 }
 
+bool rw_is_launch_control(const struct ptx_inst *i)
+{
+    return i->op == PTX_OP_GRIDDEPCONTROL_WAIT || i->op == PTX_OP_GRIDDEPCONTROL_LAUNCH;
+}
+
 /* Of these, what concerns more than the block, or the kernel as a whole: it is another one beside a kernel of others. A
  * copy's `.shared::cluster` is the block's own memory where there is no cluster (scan_function asks). */
-static bool is_async_far(const struct ptx_inst *i)
+bool rw_is_async_far(const struct ptx_inst *i)
 {
-    if (i->op == PTX_OP_GRIDDEPCONTROL_WAIT || i->op == PTX_OP_GRIDDEPCONTROL_LAUNCH || ptx_has(i, PTX_M_MULTICAST))
+    if (rw_is_launch_control(i) || ptx_has(i, PTX_M_MULTICAST))
         return true;
     const char *m = ptx_op_info(i->op)->mnemonic;
     static const char *const prefix[] = {"st.async",   "red.async", "setmaxnreg",
@@ -284,7 +289,7 @@ static int scan_function(struct scan *s, const struct ptx_function *f, bool top,
         if (rw_is_async(i))
             body_found(b, RW_ASYNC, i->line, o->mnemonic);
         bool others = s->clusters && (i->space == PTX_SHARED_CLUSTER || i->space2 == PTX_SHARED_CLUSTER);
-        if (rw_is_async(i) && (is_async_far(i) || others))
+        if (rw_is_async(i) && (rw_is_async_far(i) || others))
             body_found(b, RW_ASYNC_FAR, i->line, o->mnemonic);
         if (uses_cluster(i))
             body_found(b, top ? RW_CLUSTER : RW_FUNC_CONTEXT, i->line, o->mnemonic);

@@ -93,6 +93,9 @@ bool rw_is_block_barrier(unsigned op);
 bool rw_is_async(const struct ptx_inst *i); /* its effects outlive its place, as RW_ASYNC says */
 /* By instruction: a branch that may differ between the threads of a block (vary.c); ret is all false before. */
 int rw_varying_branches(const struct rw_body *b, bool *ret, struct dt_err *e);
+/* Of these, what RW_ASYNC_FAR says, but for copies in clusters; and griddepcontrol. */
+bool rw_is_async_far(const struct ptx_inst *i);
+bool rw_is_launch_control(const struct ptx_inst *i);
 /* A volatile load or store of shared memory. */
 bool rw_is_lockstep(const struct ptx_inst *i);
 /* Components of a global load or store of a vector, which may be left out one by one; 1: of anything else. */

@@ -21,6 +21,7 @@
 #define LEAST 4                  /* blocks */
 #define LEAST_CLUSTERS 1         /* of several blocks each */
 #define FEW 4                    /* at most 1 / FEW of all blocks are a glance */
+#define FOLLOWED 3               /* parts of a launch in whose middle blocks are followed */
 
 static int glance_nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory"); }
 
@@ -66,11 +67,23 @@ static void glance_spread(uint32_t launch, uint32_t from, uint32_t to, uint32_t 
     }
 }
 
+/* Those in the middle of each third, which are followed (softgpu/exec/profile.h), get their neighbours beside them: what
+ * the two read alike says what the L2 holds. */
+static void glance_pairs(uint32_t n, uint32_t *list)
+{
+    for (uint32_t k = 0; k < FOLLOWED; k++) {
+        uint32_t at = (2 * k + 1) * n / (2 * FOLLOWED);
+        if (at + 1 < n)
+            list[at + 1] = list[at] + 1; /* at most the first of the next stretch */
+    }
+}
+
 /* Of `blocks` with `heavy` ones in front, n in all or one or two more. How many; 0: one of the sorts is too small. */
 static uint32_t glance_pick(uint32_t launch, uint32_t blocks, uint32_t heavy, uint32_t n, uint32_t *list)
 {
     if (!heavy || heavy >= blocks) {
         glance_spread(launch, 0, blocks, n, list);
+        glance_pairs(n, list);
         return n;
     }
     uint32_t first = (uint32_t)((uint64_t)n * heavy / blocks);
@@ -80,6 +93,7 @@ static uint32_t glance_pick(uint32_t launch, uint32_t blocks, uint32_t heavy, ui
         return 0;
     glance_spread(launch, 0, heavy, first, list);
     glance_spread(launch + 1, heavy, blocks, rest, list + first);
+    glance_pairs(first + rest, list);
     list[first - 1] = heavy - 1;
     list[first] = heavy;
     return first + rest;

@@ -72,15 +72,19 @@ static bool settled_strong(const struct ptx_inst *i, void *user)
     enum ptx_mod sem = ptx_mod_of(i, PTX_MC_SEM);
     unsigned flags = ptx_op_info(i->op)->flags;
     (void)user;
+    if (!strncmp(ptx_op_info(i->op)->mnemonic, "mbarrier.", 9)) /* the detector follows its phases; no tokens */
+        return sem == PTX_M_RELAXED ||
+               (!strncmp(ptx_op_info(i->op)->mnemonic, "mbarrier.arrive", 15) && i->opnd[0].kind == PTX_O_REG);
     return flags & PTX_F_ATOMIC || ((flags & (PTX_F_READS | PTX_F_WRITES)) &&
                                     ((sem != PTX_M_NONE && sem != PTX_M_WEAK) || ptx_has(i, PTX_M_MMIO)));
 }
 
-/* A wait for other launches is none: between blocks of one launch, and within one, it orders nothing. */
-static bool settled_async(const struct ptx_inst *i, void *user)
+/* Does it work asynchronously for others than its own block, or does the kernel change what its block has? A wait for
+ * other launches is none of that: between blocks of one launch, and within one, it orders nothing. */
+static bool settled_far(const struct ptx_inst *i, void *user)
 {
     (void)user;
-    return rw_is_async(i) && i->op != PTX_OP_GRIDDEPCONTROL_WAIT && i->op != PTX_OP_GRIDDEPCONTROL_LAUNCH;
+    return !rw_is_launch_control(i) && (rw_is_async_far(i) || !strncmp(ptx_op_info(i->op)->mnemonic, "cp.reduce", 9));
 }
 
 /* Is there nothing in it, or in what it calls, that hangs on when it runs? */
@@ -89,10 +93,11 @@ static bool settled_plain(const struct rw_body *b)
     static const enum rw_fact bad[] = {RW_OPAQUE,  RW_INDIRECT_CALL, RW_RECURSION,  RW_EXTERN_CALL,
                                        RW_SIDE,    RW_ORDERED,       RW_MACHINE,    RW_ACTIVEMASK,
                                        RW_CLUSTER, RW_GLOBAL_VAR,    RW_BARRIER_REG};
-    bool plain = !b->lockstep;
+    /* whose arrival counts for which round of a barrier that some only arrive at, nobody follows */
+    bool plain = !b->lockstep && !(b->find[RW_ASYNC].set && b->find[RW_BARRIER_SPLIT].set);
     for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++)
         plain &= !b->find[bad[k]].set;
-    return plain && ptx_reach_any(b->f, settled_strong, NULL) == 0 && ptx_reach_any(b->f, settled_async, NULL) == 0;
+    return plain && ptx_reach_any(b->f, settled_strong, NULL) == 0 && ptx_reach_any(b->f, settled_far, NULL) == 0;
 }
 
 int rw_settled(const struct dev_prog *p, const struct ana_result *a, uint32_t launch, struct dt_err *e)
@@ -108,7 +113,9 @@ int rw_settled_small(const struct dev_prog *p, const struct ana_result *a, uint3
     if (p->graph->launch[launch].kind != DT_KERNEL || !p->step[launch].entry || !settled_apart(&a->launch[launch]))
         return 0;
     int r = rw_body_init(&arena, p, launch, p->step[launch].entry, &body, e);
-    bool plain = r == 0 && settled_plain(&body);
+    uint32_t shape[3];
+    bool plain = r == 0 && settled_plain(&body) &&
+                 !(body.find[RW_ASYNC].set && rw_cluster_shape(&p->graph->launch[launch], body.f, shape) > 0);
     dt_arena_done(&arena);
     if (plain)
         r = ana_steady(p, launch, &steady, &same, e);
@@ -149,6 +156,7 @@ int rw_settled_look(struct rw_trial *t, struct dt_err *e)
         wanted[t->first] = true;
         some[t->first] = (struct dev_some){.block = list, .n = settled_some(l, list)};
         r = some[t->first].n ? rw_watch(t->gate->dev, true, 0, true, &bad) : 1;
+        r = r == 0 ? dev_set_checks(t->gate->dev, "race,phases", &bad) : r;
     }
     if (r == 0)
         r = dev_run_new_for(t->gate->dev, p, wanted, &run, &bad);

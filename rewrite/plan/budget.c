@@ -11,7 +11,9 @@
  *
  * Where the budget ends, the plan is the best so far, and says `stopped`: what was not tried, and which budget would
  * have done. A clock is there for safety alone: at PATIENCE times the budget the search ends by it, the plan says so,
- * and is not kept. On a real device nobody counts instructions; there the clock is the budget.
+ * and is not kept. So it does where the time limit of the job comes first, so early that the plan may be verified
+ * before; as the clock it is asked between the levels of a candidate, too. On a real device nobody counts instructions;
+ * there the clock is the budget.
  *
  * The same measure decides how many block orders the whole plan is verified in: all that are asked for, up to
  * RW_ORDERS_WORK thread-instructions, and one at least. What the whole has not, each kept rewrite has had alone.
@@ -53,20 +55,23 @@ void rw_budget_begin(struct rw_planner *p, double seconds, uint64_t began_us)
 {
     bool soft = dev_info(p->dev)->soft;
     double clock = !soft ? seconds : seconds * PATIENCE > LEAST ? seconds * PATIENCE : LEAST;
+    p->deadline_us = p->opt->until_us;
     if (!(seconds > 0))
         return;
     p->bounded = true;
     p->budget_s = p->given_s = seconds;
-    p->deadline_us = began_us + (uint64_t)(clock * 1e6);
+    uint64_t end = began_us + (uint64_t)(clock * 1e6);
+    p->deadline_us = p->deadline_us && p->deadline_us < end ? p->deadline_us : end;
 }
 
 void rw_budget_reserve(struct rw_planner *p, unsigned inputs, unsigned schedules)
 {
-    if (!p->bounded)
-        return;
     double pass = p->gate.sample ? sampled(p) : (double)of_graph(p);
-    p->budget_s -=
-        (pass * (inputs + RACES * schedules) + RACES * (double)rw_orders_work(&p->gate, &p->state.p[0])) / RATE;
+    if (p->bounded)
+        p->budget_s -=
+            (pass * (inputs + RACES * schedules) + RACES * (double)rw_orders_work(&p->gate, &p->state.p[0])) / RATE;
+    if (!p->deadline_us)
+        return;
     uint64_t last = rw_reference_us(p->gate.ref, inputs, schedules), now = dt_now_us();
     p->deadline_us = p->deadline_us > now + last ? p->deadline_us - last : now;
 }
@@ -84,14 +89,20 @@ void rw_budget_accepted(struct rw_planner *p, const struct rw_trial *t, const st
     p->work_s += LAUNCH * next->graph->nlaunch + ((double)t->order_work * RACES + whole) / RATE;
 }
 
-bool rw_late(struct rw_planner *p)
+bool rw_hurried(struct rw_planner *p)
 {
-    if (p->bounded && dev_info(p->dev)->soft && p->work_s >= p->budget_s)
-        p->budget_spent = true;
     if (p->deadline_us && !p->budget_spent && dt_now_us() >= p->deadline_us) {
         p->budget_spent = true;
         p->hurried = dev_info(p->dev)->soft;
     }
+    return p->hurried;
+}
+
+bool rw_late(struct rw_planner *p)
+{
+    if (p->bounded && dev_info(p->dev)->soft && p->work_s >= p->budget_s)
+        p->budget_spent = true;
+    rw_hurried(p);
     return p->budget_spent;
 }
 

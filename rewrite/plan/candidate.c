@@ -519,7 +519,8 @@ int rw_try_anyway(struct rw_planner *p, const struct rw_rewrite *w, const uint32
         }
         dt_str_done(&reason);
         dt_str_done(&noise);
-        bool more = r == 0 && !way && !again && !slower && !(RW_FORCED && best.graph) && levels[l] && levels[l + 1];
+        bool more = r == 0 && !way && !again && !slower && !(RW_FORCED && best.graph) && levels[l] && levels[l + 1] &&
+                    !rw_hurried(p);
         again = r == 0 && !more && !again && hope.waits && (!best.graph || hope.close || hope.us < best.time.time_us);
         go_on = more || again;
         l = again ? hope.level : l + more;

@@ -43,6 +43,9 @@ struct sg_check_thread {
 struct sg_sync { /* a memory location that carried a release, or an mbarrier */
     uint64_t addr;
     struct sg_clock clock, next; /* next: of the phase that is not over (mbarrier) */
+    /* under SG_CHECK_PHASES: what `clock` was a phase ago; when each thread saw that the last phase is over */
+    struct sg_clock before;
+    struct sg_vec *passed;
 };
 struct sg_syncs {
     struct sg_sync *slot;

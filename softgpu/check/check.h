@@ -64,7 +64,7 @@ bool sg_clock_cluster_arrive(struct sg_warp *w, const struct sg_op *op);
 void sg_clock_cluster_complete(struct sg_cluster *cl);
 void sg_clock_cluster_go_on(struct sg_warp *w, uint32_t mask);
 /* An operation on the mbarrier at `at`. */
-enum sg_mbarrier_event { SG_ME_ARRIVE, SG_ME_ASYNC, SG_ME_FLIP, SG_ME_WAITED, SG_ME_FORGET };
+enum sg_mbarrier_event { SG_ME_ARRIVE, SG_ME_ASYNC, SG_ME_COUNT, SG_ME_FLIP, SG_ME_WAITED, SG_ME_FORGET };
 bool sg_clock_mbarrier(struct sg_warp *w, const struct sg_op *op, unsigned lane, const uint8_t *at,
                        enum sg_mbarrier_event what);
 /* Operations that only checked code has; op->sub says what, op->type which copies. */

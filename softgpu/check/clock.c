@@ -324,6 +324,8 @@ void sg_syncs_done(struct sg_check *k, struct sg_syncs *s)
     for (uint32_t i = 0; i < s->cap; i++) {
         sg_clock_drop(k, &s->slot[i].clock);
         sg_clock_drop(k, &s->slot[i].next);
+        sg_clock_drop(k, &s->slot[i].before);
+        vec_drop(k, s->slot[i].passed);
     }
     free(s->slot);
     *s = (struct sg_syncs){NULL, 0, 0};
@@ -435,6 +437,50 @@ const struct sg_op *sg_check_op(struct sg_warp *w, const struct sg_op *op)
 }
 
 /* ---- mbarriers --------------------------------------------------------------------------------------------------- */
+
+/* Does thread t know all of that happened before, its own doings included? */
+static bool knows(const struct sg_check *k, const struct sg_check_thread *th, uint32_t t, const struct sg_clock *c)
+{
+    const struct sg_vec *v = th->known.vec;
+    for (size_t i = 0; c->vec && i < length(k); i++)
+        if (c->vec->v[i] > (v ? v->v[i] : 0) && i != t && !(i == t + k->threads && c->vec->v[i] <= th->async))
+            return false;
+    return true;
+}
+
+/* SG_CHECK_PHASES: is it the same in every order of warps which phase an arrival counts for, and which one a wait sees
+ * the end of? So it is where
+ *     whoever arrives, or changes the count, knows all that made up the phase before
+ *     whoever waits knows all that made up the one before that, and could not see its end instead
+ *     a phase does not end before all who saw the end of the last one have had their part in what ends it
+ * In one block alone, as in clusters nobody asks. */
+static bool phases(struct sg_warp *w, const struct sg_op *op, unsigned lane, const uint8_t *at, struct sg_sync *s,
+                   enum sg_mbarrier_event what)
+{
+    struct sg_check *k = w->wk->check;
+    uint32_t t = w->index * SG_LANES + lane;
+    const struct sg_check_thread *th = &w->blk->check->thread[t];
+    const char *bad = NULL;
+    if (what == SG_ME_ARRIVE || what == SG_ME_ASYNC || what == SG_ME_COUNT) {
+        bad = knows(k, th, t, &s->clock) ? NULL : "an arrival that may count for the phase before";
+    } else if (what == SG_ME_WAITED) {
+        bad = knows(k, th, t, &s->before) ? NULL : "a wait that may see the end of an earlier phase";
+        if (!vec_own(k, &s->passed))
+            return sg_check_nomem(w, op);
+        s->passed->v[t] = k->now;
+    } else if (what == SG_ME_FLIP) {
+        for (size_t i = 0; s->passed && i < length(k) && !bad; i++)
+            bad = s->passed->v[i] <= (s->next.vec ? s->next.vec->v[i] : 0)
+                      ? NULL
+                      : "the end of a phase, which may come before a wait for the last one";
+        vec_drop(k, s->passed);
+        s->passed = NULL;
+        clock_set(k, &s->before, &s->clock);
+    }
+    struct sg_finding f = {.kind = "race", .num = DT_E_RACE, .what = bad, .at = at, .bytes = 8};
+    return !bad || sg_check_report(w, op, lane, &f);
+}
+
 bool sg_clock_mbarrier(struct sg_warp *w, const struct sg_op *op, unsigned lane, const uint8_t *at,
                        enum sg_mbarrier_event what)
 {
@@ -449,6 +495,8 @@ bool sg_clock_mbarrier(struct sg_warp *w, const struct sg_op *op, unsigned lane,
     struct sg_check_thread *th = &b->thread[t];
     struct sg_clock c = {NULL, NULL};
     bool ok = s != NULL;
+    if (ok && k->modes & SG_CHECK_PHASES && !phases(w, op, lane, at, s, what))
+        return false;
     switch (ok ? (int)what : -1) {
     case SG_ME_ARRIVE: ok = contribute(k, &c, &th->known, t, th->async, k->now); break;
     case SG_ME_ASYNC:
@@ -463,6 +511,9 @@ bool sg_clock_mbarrier(struct sg_warp *w, const struct sg_op *op, unsigned lane,
     case SG_ME_FORGET:
         sg_clock_drop(k, &s->clock);
         sg_clock_drop(k, &s->next);
+        sg_clock_drop(k, &s->before);
+        vec_drop(k, s->passed);
+        s->passed = NULL;
         break;
     default: break;
     }

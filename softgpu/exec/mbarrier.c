@@ -113,7 +113,8 @@ static bool mbarrier_checked(struct sg_warp *w, const struct sg_op *op, unsigned
         return false;
     bool arrives =
         op->sub == SG_MB_ARRIVE || op->sub == SG_MB_DROP || op->sub == SG_MB_ARRIVE_TX || op->sub == SG_MB_DROP_TX;
-    return !arrives || sg_clock_mbarrier(w, op, lane, p, SG_ME_ARRIVE);
+    bool counts = op->sub == SG_MB_EXPECT_TX || op->sub == SG_MB_COMPLETE_TX;
+    return !(arrives || counts) || sg_clock_mbarrier(w, op, lane, p, arrives ? SG_ME_ARRIVE : SG_ME_COUNT);
 }
 
 /* sub: what; a: address; b: count, bytes, token or parity (SG_NONE: one arrival); d: token or predicate (SG_NONE:

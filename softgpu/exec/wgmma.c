@@ -60,7 +60,10 @@ static bool wgmma_load(struct sg_warp *w, const struct sg_op *op, const struct s
         else
             at += tile % s->wide * 16 + tile / s->wide * s->lead + t * s->stride;
         at ^= (((at >> 7) - s->base) & (s->wide - 1)) << 4;
-        if (!(row[i] = sg_resolve(w, op, 0, at, 16, false)) || (w->wk->check && !sg_check_wgmma(w, op, row[i], 16)))
+        row[i] = w->shared + at; /* `at` is a multiple of 16 */
+        if ((uint64_t)at + 16 > w->shared_bytes && !(row[i] = sg_resolve(w, op, 0, at, 16, false)))
+            return false;
+        if (w->wk->check && !sg_check_wgmma(w, op, row[i], 16))
             return false;
     }
     if (s->turned)

@@ -20,11 +20,15 @@
     "add.u32 %a, %a, %a;\nst.param.b32 [o], %a;\nret;\n}\n"                                                            \
     ".visible .entry k(.param .u64 x, .param .u64 y, .param .u64 t, .param .u32 n)\n{\n.reg .pred %p<4>;\n.reg .b32 "  \
     "%r<16>;\n.reg .b64 %d<16>;\n"                                                                                     \
-    ".shared .align 4 .b8 s[1024];\nld.param.u64 %d1, [x];\nld.param.u64 %d2, [y];\nld.param.u64 %d3, [t];\nmov.u32 "  \
+    ".shared .align 8 .b8 s[1024];\nld.param.u64 %d1, [x];\nld.param.u64 %d2, [y];\nld.param.u64 %d3, [t];\nmov.u32 "  \
     "%r3, %tid.x;\n"                                                                                                   \
     "mul.wide.u32 %d4, %r3, 4;\nadd.u64 %d1, %d1, %d4;\nadd.u64 %d2, %d2, %d4;\nadd.u64 %d3, %d3, %d4;\nld.param.u32 " \
     "%r4, [n];\n"                                                                                                      \
     "ld.global.u32 %r1, [%d1];\nld.global.u32 %r2, [%d3];\n"
+#define BOTH /* two mbarriers, at which all threads arrive */                                                          \
+    "mov.u32 %r5, s;\nsetp.eq.u32 %p2, %r3, 0;\n@%p2 mbarrier.init.shared.b64 [%r5], 64;\n@%p2 "                        \
+    "mbarrier.init.shared.b64 [%r5 + 8], 64;\nbar.sync 0;\nmbarrier.arrive.shared.b64 _, [%r5];\n"                      \
+    "mbarrier.arrive.shared.b64 _, [%r5 + 8];\n"
 #define AFTER "st.global.u32 [%d2], %r1;\nret;\n}\n"
 
 static const struct {
@@ -62,6 +66,14 @@ static const struct {
      "setp.gt.u32 %p1, %r1, 500;\nvote.sync.any.pred %p2, %p1, -1;\n@%p2 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", SAME},
     {"result of an atomic",
      "atom.global.add.u32 %r5, [%d2], 1;\nsetp.gt.u32 %p1, %r5, 5;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", SAME},
+    {"a wait for an mbarrier",
+     BOTH "W:\nmbarrier.test_wait.parity.shared.b64 %p1, [%r5], 0;\n@!%p1 bra W;\n", SAME},
+    {"one of two mbarriers, by data",
+     BOTH "and.b32 %r6, %r1, 8;\nadd.u32 %r5, %r5, %r6;\nW:\nmbarrier.test_wait.parity.shared.b64 %p1, [%r5], 0;\n@!%p1 bra W;\n",
+     NEITHER},
+    {"an mbarrier asked once",
+     BOTH "mbarrier.test_wait.parity.shared.b64 %p1, [%r5], 0;\n@!%p1 bra W;\nadd.u32 %r1, %r1, 3;\nW:\n",
+     NEITHER},
     {"a call",
      "{\n.param .b32 a;\n.param .b32 b;\nst.param.b32 [a], %r1;\ncall (b), twice, (a);\nld.param.b32 %r1, [b];\n}\n",
      SAME},

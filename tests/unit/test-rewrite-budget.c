@@ -73,8 +73,28 @@ static void test_work(void **state)
     assert_false(stopped);
 }
 
+/* Who asks goes away at a time: the plan has what there was by then, verified, and says so. Without a budget, too. */
+static void test_until(void **state)
+{
+    for (int k = 0; k < 4; k++) {
+        struct rw_options o = {
+            .inputs = 2, .schedules = 2, .budget_s = k & 1 ? 1000 : 0, .until_us = dt_now_us() + (k & 2 ? 3600000000 : 1)};
+        struct dt_err e = {0};
+        json_t *plan, *stopped;
+        must(rw_plan(w.dev, w.prog, w.ana, &o, "sha256:none", &plan, &e), &e);
+        stopped = json_object_get(plan, "stopped");
+        assert_true((stopped != NULL) == !(k & 2));
+        if (stopped) {
+            assert_string_equal(json_string_value(json_object_get(stopped, "by")), "clock");
+            assert_true(json_integer_value(json_object_get(stopped, "not_tried")) > 0);
+        }
+        assert_int_equal(json_array_size(json_object_get(plan, "launches")) < 3, (k & 2) != 0);
+        json_decref(plan);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_work)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_work), cmocka_unit_test(test_until)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
