@@ -33,7 +33,7 @@
 static bool follows(const struct dt_graph *g, uint32_t a, uint32_t b) /* b comes next on a's stream */
 {
     return b == a + 1 && g->launch[a].stream == g->launch[b].stream && g->launch[a].kind == DT_KERNEL &&
-           g->launch[b].kind == DT_KERNEL && !g->launch[b].programmatic;
+           g->launch[b].kind == DT_KERNEL && !g->launch[b].programmatic && !(g->streams && g->launch[b].nafter);
 }
 
 static int programmatic_propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret,

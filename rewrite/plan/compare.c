@@ -220,12 +220,13 @@ static unsigned doubts(const struct rw_planner *p)
 }
 
 /* Did an equal edit gain just as much by the model as it is, and under every doubt? Then so does this one, and its
- * times under the doubts follow: each takes a run of the model over all launches. */
+ * times under the doubts follow: each takes a run of the model over all launches. Not beside other streams, where what
+ * runs meanwhile counts as well. */
 static bool sure_again(struct rw_planner *p, const struct rw_state *now, struct rw_state *next)
 {
     double gain = now->time.time_us - next->time.time_us;
     const struct rw_sure *s = NULL;
-    if (!*next->key || next->of != now->graph || !now->doubt_us || next->doubt_us)
+    if (!*next->key || next->of != now->graph || now->graph->streams || !now->doubt_us || next->doubt_us)
         return false;
     for (size_t k = 0; k < p->sure.n && !s; k++)
         if (!strcmp(p->sure.p[k].key, next->key) && fabs(p->sure.p[k].gain_us[0] - gain) <= SAME * now->time.time_us)
