@@ -59,6 +59,8 @@ struct cap_touch { /* what an operation does to one memory */
 struct cap_op {
     enum { CAP_KERNEL, CAP_MEMSET, CAP_DEVICE_COPY, CAP_GIVE /* from the host */, CAP_TAKE /* to it */, CAP_CUT } kind;
     uint64_t stream;
+    uint32_t by; /* of its record */
+    bool host;   /* GIVE: the host wrote it without a call */
     struct cap_launch launch;
     const struct cap_param *param;
     const uint8_t *block; /* launch.total bytes */
@@ -91,6 +93,7 @@ struct cap_entry {
 
 struct cap_event { /* streams in order */
     uint32_t op;   /* that it stands before */
+    uint32_t by;   /* of its record */
     struct cap_order order;
 };
 
@@ -171,6 +174,18 @@ struct cap_pieces {
 };
 void cap_pieces_done(struct cap_pieces *p);
 int cap_pieces(struct cap_trace *t, const struct cap_range *r, struct cap_pieces *ret, struct dt_err *e);
+
+/* order.c: what the program ordered, as operations are gone through from the first on: begin, the launches that each
+ * becomes in the document, end. most: so many launches at most. NULL: memory. */
+struct cap_order_of;
+struct cap_order_of *cap_order_new(const struct cap_trace *t, uint32_t most);
+struct cap_order_of *cap_order_free(struct cap_order_of *o);
+void cap_order_begin(struct cap_order_of *o, uint32_t op);
+void cap_order_launch(struct cap_order_of *o);
+void cap_order_end(struct cap_order_of *o, uint32_t op);
+/* `stream` and `after` of the launches, if they need more than one stream; into streams the program's stream of each,
+ * into waits what is in `after`, by number. False: memory. */
+bool cap_order_put(struct cap_order_of *o, json_t *launches, json_t *streams, json_t *waits);
 
 /* graph.c: the document, with a member `captured`. */
 enum cap_data { CAP_DATA_NONE, CAP_DATA_INDICES, CAP_DATA_ALL };

@@ -10,8 +10,9 @@
  * `none`: zeros, which are places that exist. What was not recorded is zeros, too, and `captured.unknown` names it.
  *
  * Copies from the host and to it, where they are no content and no result (piece.c), become copy steps from buffers
- * hostN and to buffers takenN. `captured` says what no other member can: where the graph comes from, which stream each
- * launch was on and which others it waited for, what the program got (SHA-256 of each copy to the host).
+ * hostN and to buffers takenN. What the program ordered is order.c's. `captured` says what no other member can: where
+ * the graph comes from, which of the program's streams each launch was on, what the program got (SHA-256 of each copy to
+ * the host).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,24 +22,14 @@
 #include "base/str.h"
 #include "capture/capture-priv.h"
 
-struct last { /* of a stream */
-    uint64_t stream;
-    uint32_t number, launch;      /* launch: the last on it, CAP_NONE */
-    struct dt_vec(uint32_t) wait; /* launches that the next one waits for */
-};
-struct mark { /* an event, and the last launch before it was recorded */
-    uint64_t event;
-    uint32_t launch;
-};
 struct writer {
     struct cap_trace *t;
     const struct cap_range *r;
     struct cap_pieces *p;
     const struct cap_about *about;
     json_t *modules, *buffers, *launches, *unknown, *taken, *streams, *waits, *names;
-    struct dt_vec(struct last) stream;
-    struct dt_vec(struct mark) mark;
-    size_t event, extra;
+    struct cap_order_of *order;
+    size_t extra;
     uint32_t nhost, ntaken;
 };
 
@@ -97,48 +88,6 @@ static void buffer_json(struct writer *w, const struct cap_piece *p)
     json_object_set_new(w->buffers, p->name, b);
 }
 
-/* ---- streams ---- */
-static struct last *stream_of(struct writer *w, uint64_t stream)
-{
-    for (size_t i = 0; i < w->stream.n; i++)
-        if (w->stream.p[i].stream == stream)
-            return &w->stream.p[i];
-    struct last x = {.stream = stream, .number = (uint32_t)w->stream.n, .launch = CAP_NONE};
-    return dt_push(&w->stream, x) ? &w->stream.p[w->stream.n - 1] : NULL;
-}
-
-/* Events that stand before an operation. */
-static void events_until(struct writer *w, uint32_t op)
-{
-    for (; w->event < w->t->event.n && w->t->event.p[w->event].op <= op; w->event++) {
-        const struct cap_order *o = &w->t->event.p[w->event].order;
-        struct last *s = stream_of(w, o->stream);
-        size_t i = 0;
-        while (i < w->mark.n && w->mark.p[i].event != o->event)
-            i++;
-        if (s && o->what == CAP_RECORD) {
-            if (i == w->mark.n && !dt_push(&w->mark, (struct mark){o->event, CAP_NONE}))
-                return;
-            w->mark.p[i].launch = s->launch;
-        } else if (s && o->what == CAP_WAIT && i < w->mark.n && w->mark.p[i].launch != CAP_NONE)
-            (void)dt_push(&s->wait, w->mark.p[i].launch);
-    }
-}
-
-static void placed(struct writer *w, uint64_t stream)
-{
-    struct last *s = stream_of(w, stream);
-    json_t *waits = json_array();
-    for (size_t i = 0; s && i < s->wait.n; i++)
-        json_array_append_new(waits, json_integer(s->wait.p[i]));
-    json_array_append_new(w->streams, json_integer(s ? s->number : 0));
-    json_array_append_new(w->waits, waits);
-    if (s) {
-        s->launch = (uint32_t)json_array_size(w->launches) - 1;
-        s->wait.n = 0;
-    }
-}
-
 /* ---- launches ---- */
 static struct cap_place place_of(void *user, uint32_t op, uint32_t point)
 {
@@ -154,23 +103,23 @@ static const char *plain_name(struct cap_trace *t, const char *entry)
     return n && n <= strlen(end) ? dt_arena_strndup(&t->arena, end, n) : entry;
 }
 
-static void launch_add(struct writer *w, json_t *l, const char *name, uint64_t stream)
+static void launch_add(struct writer *w, json_t *l, const char *name)
 {
     json_int_t same =
         json_integer_value(json_object_get(w->names, name)) + 1; /* names are unique: the second is NAME-2 */
     json_object_set_new(w->names, name, json_integer(same));
     json_object_set_new(l, "name", same == 1 ? json_string(name) : json_sprintf("%s-%lld", name, (long long)same));
     json_array_append_new(w->launches, l);
-    placed(w, stream);
+    cap_order_launch(w->order);
 }
 
 static void copy_add(struct writer *w, const char *from, uint64_t at, const char *to, uint64_t to_at, uint64_t n,
-                     const char *name, uint64_t stream)
+                     const char *name)
 {
     launch_add(w,
                json_pack("{s:{s:{s:s, s:I}, s:{s:s, s:I}, s:I}}", "copy", "from", "buffer", from, "offset",
                          (json_int_t)at, "to", "buffer", to, "offset", (json_int_t)to_at, "bytes", (json_int_t)n),
-               name, stream);
+               name);
 }
 
 static void taken_add(struct writer *w, const struct cap_extra *x, const char *buffer, uint64_t at)
@@ -206,9 +155,9 @@ static void extras(struct writer *w, uint32_t op, const bool *used)
             content_json(w, b, name, o->data ? o->data + (x->lo - o->point[0].off) : NULL, n, o->data != NULL, o->ours);
         json_object_set_new(w->buffers, name, b);
         if (give)
-            copy_add(w, name, 0, p->name, x->lo - p->lo, n, "give", o->stream);
+            copy_add(w, name, 0, p->name, x->lo - p->lo, n, "give");
         else {
-            copy_add(w, p->name, x->lo - p->lo, name, 0, n, "take", o->stream);
+            copy_add(w, p->name, x->lo - p->lo, name, 0, n, "take");
             taken_add(w, x, name, 0);
         }
     }
@@ -218,16 +167,15 @@ static void graph_steps(struct writer *w, const bool *used)
 {
     for (uint32_t op = w->r->begin; op < w->r->end; op++) {
         const struct cap_op *o = &w->t->op.p[op];
-        events_until(w, op);
-        if (o->kind == CAP_GIVE || o->kind == CAP_TAKE) {
+        cap_order_begin(w->order, op);
+        if (o->kind == CAP_GIVE || o->kind == CAP_TAKE)
             extras(w, op, used);
-            continue;
-        }
-        launch_add(w, cap_launch_json(w->t, op, place_of, w),
-                   o->kind == CAP_KERNEL   ? plain_name(w->t, w->t->entry.p[o->launch.function].name)
-                   : o->kind == CAP_MEMSET ? "memset"
-                                           : "copy",
-                   o->stream);
+        else
+            launch_add(w, cap_launch_json(w->t, op, place_of, w),
+                       o->kind == CAP_KERNEL   ? plain_name(w->t, w->t->entry.p[o->launch.function].name)
+                       : o->kind == CAP_MEMSET ? "memset"
+                                               : "copy");
+        cap_order_end(w->order, op);
     }
 }
 
@@ -264,7 +212,8 @@ json_t *cap_graph(struct cap_trace *t, const struct cap_range *r, struct cap_pie
                        .taken = json_array(),
                        .streams = json_array(),
                        .waits = json_array(),
-                       .names = json_object()};
+                       .names = json_object(),
+                       .order = cap_order_new(t, r->end - r->begin + (uint32_t)p->extra.n)};
     bool *used = dt_new_array(&t->arena, bool, p->piece.n + 1);
     memset(used, 0, (p->piece.n + 1) * sizeof *used);
     for (uint32_t i = r->begin; i < r->end; i++)
@@ -279,7 +228,10 @@ json_t *cap_graph(struct cap_trace *t, const struct cap_range *r, struct cap_pie
             !(variable && x->module && !x->written)) /* else it is as its module has it, and needs no buffer */
             buffer_json(&w, &p->piece.p[i]);
     }
-    graph_steps(&w, used);
+    if (w.order)
+        graph_steps(&w, used);
+    bool ordered = w.order && cap_order_put(w.order, w.launches, w.streams, w.waits);
+    w.order = w.order ? cap_order_free(w.order) : NULL;
     json_t *step = r->period
                        ? json_pack("{s:i, s:i, s:i}", "begin", r->begin, "operations", r->period, "passes", r->passes)
                        : json_null();
@@ -288,13 +240,9 @@ json_t *cap_graph(struct cap_trace *t, const struct cap_range *r, struct cap_pie
                             "launches", w.launches, "captured", "program", about->program, "data", kept[about->data],
                             "step", step, "ended", t->ended, "cut_off", r->cut, "cut", cuts(t), "unknown", w.unknown,
                             "taken", w.taken, "streams", w.streams, "after", w.waits);
-    for (size_t i = 0; i < w.stream.n; i++)
-        free(w.stream.p[i].wait.p);
-    free(w.stream.p);
-    free(w.mark.p);
     json_decref(w.names);
     cap_pieces_done(p);
-    if (!doc || dt_arena_failed(&t->arena)) {
+    if (!doc || !ordered || dt_arena_failed(&t->arena)) {
         json_decref(doc);
         dt_err_set(e, DT_E_NOMEM, "out of memory");
         return NULL;

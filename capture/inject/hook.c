@@ -295,6 +295,8 @@ ON_STREAM(cuStreamWaitEvent, _ptsz, s, (CUstream s, CUevent e, unsigned flags), 
 ON_STREAM(cuStreamSynchronize, _ptsz, s, (CUstream s), (s), (void)0, inj_order(at, NULL, CAP_SYNC_STREAM))
 ENTRY(cuEventSynchronize, (CUevent e), (e), inj_order(NULL, e, CAP_SYNC_EVENT))
 ENTRY(cuCtxSynchronize, (void), (), inj_order(NULL, NULL, CAP_SYNC_ALL))
+ENTRY(cuStreamDestroy_v2, (CUstream s), (s), inj_order(s, NULL, CAP_GONE))
+ENTRY(cuEventDestroy_v2, (CUevent e), (e), inj_order(NULL, e, CAP_GONE))
 
 /* ---- graphs ---- */
 ENTRY(cuGraphInstantiateWithFlags, (CUgraphExec * x, CUgraph g, unsigned long long flags), (x, g, flags),

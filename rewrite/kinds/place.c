@@ -4,7 +4,8 @@
  * document says one, else that of the first of S. What a launch is `after` is anew what its bytes need (facts/streams.c):
  * T follows all that one of S follows, and all that follows one of S follows T; where each of T stands for one of S
  * (rw_part.of), launch by launch. An edge that is missing in the analysis since a launch of S writes the byte for certain
- * goes through T, which follows and is followed all the same.
+ * goes through T, which follows and is followed all the same; where T is empty, all that one of S follows is before all that
+ * follows one of S.
  */
 #include "rewrite/kinds/kinds-priv.h"
 
@@ -49,13 +50,27 @@ static void place_edge(struct place *p, uint32_t a, uint32_t b, bool fill)
                 p->row[k + 1]++, p->nedge++;
 }
 
+/* S is gone: what it follows and what follows it, either side of it. */
+static void place_past(struct place *p, uint32_t producer, uint32_t consumer, bool fill)
+{
+    const struct ana_result *ana = p->x->now->ana;
+    for (uint32_t k = 0; k < ana->nedge; k++) {
+        const struct ana_edge *x = &ana->edge[k];
+        if (x->nbuffer && p->in[x->producer] && !p->in[x->consumer] && !p->in[producer] && p->in[consumer])
+            place_edge(p, producer, x->consumer, fill);
+    }
+}
+
 static bool place_rows(struct place *p)
 {
     const struct ana_result *ana = p->x->now->ana;
     for (int fill = 0; fill < 2; fill++) {
         for (uint32_t k = 0; k < ana->nedge; k++)
-            if (ana->edge[k].nbuffer)
+            if (ana->edge[k].nbuffer) {
                 place_edge(p, ana->edge[k].producer, ana->edge[k].consumer, fill);
+                if (!p->x->part.n)
+                    place_past(p, ana->edge[k].producer, ana->edge[k].consumer, fill);
+            }
         for (uint32_t k = 1; !p->one_for_one && k < p->x->part.n; k++)
             if (fill)
                 p->named[p->row[p->first + k]++] = p->first + k - 1;

@@ -51,12 +51,12 @@ class Base(common.Base):
             return json.load(f), said
 
     def run_graph(self):
-        """By buffer: what the graph's run leaves in it. Nothing is warned of but streams."""
+        """By buffer: what the graph's run leaves in it. Nothing is warned of."""
         dump = os.path.join(self.dir, "dump")
         shutil.rmtree(dump, ignore_errors=True)
         r = self.call([DOVETAIL, "run", "--local", "--device", "soft", "--json", "--dump", dump, self.graph])
         self.assertEqual(r.returncode, 0, r.stderr)
-        self.assertEqual([w for w in json.loads(r.stdout).get("warnings", []) if w["code"] != "streams"], [])
+        self.assertEqual(json.loads(r.stdout).get("warnings", []), [])
         out = {}
         for name in os.listdir(dump):
             with open(os.path.join(dump, name), "rb") as f:
@@ -108,11 +108,30 @@ class Captured(Base):
         self.assertEqual([l["name"] for l in g["launches"]], ["scale", "pair"])
         self.assertEqual(g["launches"][1]["args"][0]["bytes"][:32], "0" * 32, "an address of the program")
 
+    def order(self, g):
+        """(stream, what is in `after`, by number) of each launch; what is left out is 0 and nothing."""
+        at = {l["name"]: i for i, l in enumerate(g["launches"])}
+        return [(l.get("stream", 0), [at[a] for a in l.get("after", [])]) for l in g["launches"]]
+
+    def follows(self, g):
+        """By launch: all that have ended when it begins."""
+        ended, last = [], {}
+        for i, (stream, after) in enumerate(self.order(g)):
+            direct = after + ([last[stream]] if stream in last else [])
+            ended.append(set(direct).union(*(ended[k] for k in direct)))
+            last[stream] = i
+        return [sorted(s) for s in ended]
+
     def test_streams(self):
         g, *_ = self.take("streams")
         self.assertEqual(self.roles(g), ["input", "intermediate", "input", "intermediate", "output"])
-        self.assertEqual(g["captured"]["streams"], [0, 1, 0])
-        self.assertEqual(g["captured"]["after"], [[], [], [1]])
+        self.assertEqual(self.order(g), [(0, []), (1, []), (0, [1])])
+        self.assertEqual((g["captured"]["streams"], g["captured"]["after"]), ([0, 1, 0], [[], [], [1]]))
+        self.assertEqual(self.warned(g), [])
+        # a document of before launches had streams: it says that the baseline is too long
+        for l in g["launches"]:
+            del l["stream"]
+            l.pop("after", None)
         self.assertEqual(self.warned(g), ["streams /captured/streams"])
         # all in order: each waits for the one before it, or is on its stream
         g["captured"]["after"] = [[], [0], [1]]
@@ -123,7 +142,48 @@ class Captured(Base):
         g["captured"]["streams"] = {"0": 1}
         self.assertEqual(self.warned(g), [])
         chain, *_ = self.take("chain")
+        self.assertEqual([k for l in chain["launches"] for k in l if k in ("stream", "after")], [])
         self.assertEqual(self.warned(chain), [])
+
+    def test_beside(self):
+        """The baseline is the program's two streams, not a row: what a row would gain is none."""
+        g, *_ = self.take("beside")
+        self.assertEqual(self.order(g), [(0, []), (1, []), (0, [1])])
+        took = {}
+        for name in "beside", "row":
+            path = os.path.join(self.dir, name + ".json")
+            with open(path, "w", encoding="utf-8") as f:
+                json.dump(g, f)
+            r = self.call([DOVETAIL, "optimize", "--local", "--device", "soft", "--cache", self.dir + "/c.db", "--deny",
+                           "block-fusion", "--json", path])
+            self.assertEqual(r.returncode, 0, r.stderr)
+            took[name] = json.loads(r.stdout)
+            for l in g["launches"]: # the second time one after the other
+                l.pop("stream", None)
+                l.pop("after", None)
+        beside, row = (took[n]["baseline"]["time_us"] for n in ("beside", "row"))
+        self.assertGreater(row, 1.4 * beside)
+        self.assertIn(("parallel-fusion", "kept"), [(x["kind"], x["verdict"]) for x in took["row"]["rewrites"]])
+        self.assertEqual([x["verdict"] for x in took["beside"]["rewrites"]], ["dropped"])
+        self.assertEqual(took["beside"]["optimized"]["time_us"], beside)
+
+    def test_branches(self):
+        """Branches of a CUDA graph stay apart; its second launch follows all of the first."""
+        g, *_ = self.take("branches")
+        self.assertEqual([l["entry"].count("work") for l in g["launches"]], [1, 1, 0] * 2)
+        once = self.follows(g)[:3]
+        self.assertEqual(once, [[], [], [0, 1]])
+        self.assertEqual(self.follows(g)[3:], [[0, 1, 2], [0, 1, 2], [0, 1, 2, 3, 4]])
+        self.assertEqual(self.warned(g), [])
+
+    def test_orders(self):
+        """The host, the default stream, streams that do not wait for it, a stream that is gone."""
+        g, *_ = self.take("orders")
+        outs = [t["buffer"] for t in g["captured"]["taken"]] # y0 … y5, in this order
+        by = [next(a["buffer"] for a in l["args"][1:] if "buffer" in a) for l in g["launches"]]
+        self.assertEqual([outs.index(b) for b in by], [0, 2, 1, 3, 4, 5])
+        # by launch: y0; y2; y1 behind the host's wait for y0; y3 behind y0 and y1; y4 behind that; y5 behind y0 alone
+        self.assertEqual(self.follows(g), [[], [], [0], [0, 2], [0, 2, 3], [0]])
 
     def test_mixed(self):
         g, *_ = self.take("mixed")
