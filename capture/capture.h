@@ -74,6 +74,7 @@ struct cap_op {
     const char *why;     /* CUT: what cannot be said */
     struct cap_touch *touch;
     uint32_t ntouch;
+    const bool *decides; /* by parameter: what the memory there holds decides what is touched; NULL: not known */
 };
 
 struct cap_image {
@@ -150,6 +151,13 @@ int cap_contents(struct cap_trace *t, const json_t *outputs, struct dt_err *e);
  * cap_touches. */
 int cap_known(struct cap_trace *t, const struct cap_range *r, struct dt_err *e);
 
+/* places.c: what the content of a buffer is to who reads it. */
+enum cap_says {
+    CAP_NUMBERS,  /* numbers: nothing that is touched depends on them */
+    CAP_IN_DOUBT, /* not known, or places come of them: where they look like whole numbers, they may be places */
+    CAP_PLACES
+};
+
 /* piece.c */
 struct cap_piece {      /* a buffer of the result */
     uint32_t mem, root; /* root: piece.c's */
@@ -160,6 +168,7 @@ struct cap_piece {      /* a buffer of the result */
     uint8_t *data;                  /* hi - lo bytes, NULL: none known */
     bool known;                     /* data is all of what is needed */
     bool module;                    /* data are what the module's text says */
+    enum cap_says says;             /* after cap_places */
 };
 struct cap_extra { /* a copy that is its own step: of what the host gave or took in between */
     uint32_t op, piece;
@@ -174,6 +183,9 @@ struct cap_pieces {
 };
 void cap_pieces_done(struct cap_pieces *p);
 int cap_pieces(struct cap_trace *t, const struct cap_range *r, struct cap_pieces *ret, struct dt_err *e);
+
+/* places.c: piece[].says. */
+void cap_places(const struct cap_trace *t, const struct cap_range *r, struct cap_pieces *p);
 
 /* order.c: what the program ordered, as operations are gone through from the first on: begin, the launches that each
  * becomes in the document, end. most: so many launches at most. NULL: memory. */

@@ -4,9 +4,8 @@
  * before it is read is an output if somebody outside reads it, and an intermediate if it is known that nobody does.
  * (`weight` and `constant` would be guesses: whether the content ever changes, one run does not say.)
  *
- * Contents. `all`: what was there. `indices`: of buffers all of whose 32-bit words are whole numbers from -2^24 to
- * 2^24, what was there, since kernels may take them for places; any other becomes a fill of the type that its bits look
- * like.
+ * Contents. `all`: what was there. `indices`: of buffers of places (places.c), what was there; any other becomes a fill
+ * by chance of the type that its bits look like, or zeros where they look like none.
  * `none`: zeros, which are places that exist. What was not recorded is zeros, too, and `captured.unknown` names it.
  *
  * Copies from the host and to it, where they are no content and no result (piece.c), become copy steps from buffers
@@ -40,9 +39,9 @@ static bool exponents(const uint8_t *p, uint64_t n, unsigned bytes, unsigned shi
 {
     uint64_t fit = 0, all = 0;
     for (uint64_t i = 0; i + bytes <= n; i += bytes) {
-        uint32_t v = 0;
+        uint64_t v = 0;
         memcpy(&v, p + i, bytes);
-        unsigned x = v >> shift & mask;
+        unsigned x = (unsigned)(v >> shift) & mask;
         all += v != 0;
         fit += v && x >= lo && x <= hi;
     }
@@ -51,20 +50,35 @@ static bool exponents(const uint8_t *p, uint64_t n, unsigned bytes, unsigned shi
 
 static const char *looks_like(const uint8_t *p, uint64_t n)
 {
-    return exponents(p, n, 4, 23, 255, 87, 157)  ? "f32"
-           : exponents(p, n, 2, 7, 255, 87, 157) ? "bf16"
-           : exponents(p, n, 2, 10, 31, 3, 22)   ? "f16"
-                                                 : NULL;
+    return exponents(p, n, 4, 23, 255, 87, 157)      ? "f32"
+           : exponents(p, n, 8, 52, 2047, 983, 1053) ? "f64"
+           : exponents(p, n, 2, 7, 255, 87, 157)     ? "bf16"
+           : exponents(p, n, 2, 10, 31, 3, 22)       ? "f16"
+                                                     : NULL;
+}
+
+static bool all_zero(const uint8_t *p, uint64_t n)
+{
+    uint64_t i = 0;
+    while (i < n && !p[i])
+        i++;
+    return i == n;
+}
+
+static json_t *random_json(const struct writer *w, const char *type, bool whole)
+{
+    return json_pack("{s:[ii], s:s, s:i}", "uniform", whole ? -100 : -1, whole ? 100 : 1, "dtype", type, "seed",
+                     (int)json_object_size(w->buffers));
 }
 
 static void content_json(struct writer *w, json_t *b, const char *name, const uint8_t *p, uint64_t n, bool known,
-                         bool ours)
+                         bool ours, enum cap_says says)
 {
-    bool zero = false;
-    const char *type = p && known ? looks_like(p, n) : NULL;
-    bool whole = p && known && cap_whole_numbers(p, n, &zero);
-    bool take = p && known && (ours || w->about->data == CAP_DATA_ALL || (whole && w->about->data == CAP_DATA_INDICES));
-    if (!take && !(known && zero))
+    bool there = p && known, zero = there && all_zero(p, n), whole = there && cap_whole_numbers(p, n);
+    bool places = says == CAP_PLACES || (says == CAP_IN_DOUBT && whole);
+    bool take = there && (ours || w->about->data == CAP_DATA_ALL || (places && w->about->data == CAP_DATA_INDICES));
+    const char *type = there && !whole ? looks_like(p, n) : NULL;
+    if (!take && !zero)
         json_array_append_new(w->unknown, json_string(name));
     if (take && !zero) {
         struct dt_str s = {0};
@@ -72,9 +86,9 @@ static void content_json(struct writer *w, json_t *b, const char *name, const ui
         json_object_set_new(b, "data", json_string(s.s ? s.s : ""));
         dt_str_done(&s);
     } else if (type && !zero)
-        json_object_set_new(b, "fill",
-                            json_pack("{s:[ii], s:s, s:i}", "uniform", -1, 1, "dtype", type, "seed",
-                                      (int)json_object_size(w->buffers)));
+        json_object_set_new(b, "fill", random_json(w, type, false));
+    else if (whole && !zero && says == CAP_NUMBERS)
+        json_object_set_new(b, "fill", random_json(w, "i32", true));
     else
         json_object_set_new(b, "fill", json_pack("{s:b}", "zero", 1));
 }
@@ -84,7 +98,7 @@ static void buffer_json(struct writer *w, const struct cap_piece *p)
     const char *role = !p->written ? "input" : p->needs ? "inout" : p->outside ? "output" : "intermediate";
     json_t *b = json_pack("{s:I, s:s}", "bytes", (json_int_t)(p->hi - p->lo), "role", role);
     if (p->needs || !p->written)
-        content_json(w, b, p->name, p->data, p->hi - p->lo, p->data && p->known, p->module);
+        content_json(w, b, p->name, p->data, p->hi - p->lo, p->data && p->known, p->module, p->says);
     json_object_set_new(w->buffers, p->name, b);
 }
 
@@ -152,7 +166,8 @@ static void extras(struct writer *w, uint32_t op, const bool *used)
             dt_arena_printf(&w->t->arena, "%s%u", give ? "host" : "taken", give ? w->nhost++ : w->ntaken++);
         json_t *b = json_pack("{s:I, s:s}", "bytes", (json_int_t)n, "role", give ? "input" : "output");
         if (give)
-            content_json(w, b, name, o->data ? o->data + (x->lo - o->point[0].off) : NULL, n, o->data != NULL, o->ours);
+            content_json(w, b, name, o->data ? o->data + (x->lo - o->point[0].off) : NULL, n, o->data != NULL, o->ours,
+                         p->says);
         json_object_set_new(w->buffers, name, b);
         if (give)
             copy_add(w, name, 0, p->name, x->lo - p->lo, n, "give");
@@ -215,6 +230,7 @@ json_t *cap_graph(struct cap_trace *t, const struct cap_range *r, struct cap_pie
                        .names = json_object(),
                        .order = cap_order_new(t, r->end - r->begin + (uint32_t)p->extra.n)};
     bool *used = dt_new_array(&t->arena, bool, p->piece.n + 1);
+    cap_places(t, r, p);
     memset(used, 0, (p->piece.n + 1) * sizeof *used);
     for (uint32_t i = r->begin; i < r->end; i++)
         for (uint32_t k = 0; k < t->op.p[i].npoint; k++)

@@ -46,6 +46,34 @@ __global__ void work(const float *x, float *y, int rounds, int n)
     if (i < n)
         y[i] = v;
 }
+// whole numbers that nothing is decided by
+__global__ void count(const int *x, int *y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        y[i] = x[i] + 1;
+}
+// places out of lengths; places out of scores; a mask
+__global__ void runs(const int *length, int *at, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        at[i] = length[i] + length[n - 1 - i];
+}
+__global__ void chosen(const float *score, int *at, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        at[i] = score[i] > 0.0f ? i : n - 1;
+}
+__global__ void masked(const float *x, const unsigned char *m, float *y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        y[i] = 0.0f;
+    if (i < n && m[i])
+        y[i] = x[i];
+}
 struct Pair {
     const float *x;
     float *y;
@@ -235,6 +263,35 @@ static void indices()
     gather<<<G, 128>>>(x, at, y, N);
     give(y, N * sizeof *y);
 }
+static void places()
+{
+    float *score = device(numbers(3)), *x = device(), *y = device(), *z = device();
+    std::vector<int> count_of(N, 5), length(N);
+    std::vector<unsigned char> mask(N);
+    for (int i = 0; i < N; i++) {
+        length[i] = i;
+        mask[i] = i % 3 != 1;
+    }
+    int *c, *d, *l, *at, *best;
+    unsigned char *m;
+    TRY(cudaMalloc(&c, N * sizeof *c));
+    TRY(cudaMalloc(&d, N * sizeof *d));
+    TRY(cudaMalloc(&l, N * sizeof *l));
+    TRY(cudaMalloc(&at, N * sizeof *at));
+    TRY(cudaMalloc(&best, N * sizeof *best));
+    TRY(cudaMalloc(&m, N));
+    TRY(cudaMemcpy(c, count_of.data(), N * sizeof *c, cudaMemcpyHostToDevice));
+    TRY(cudaMemcpy(l, length.data(), N * sizeof *l, cudaMemcpyHostToDevice));
+    TRY(cudaMemcpy(m, mask.data(), N, cudaMemcpyHostToDevice));
+    count<<<G, 128>>>(c, d, N);
+    runs<<<G, 128>>>(l, at, N);
+    gather<<<G, 128>>>(score, at, x, N);
+    chosen<<<G, 128>>>(score, best, N);
+    gather<<<G, 128>>>(x, best, y, N);
+    masked<<<G, 128>>>(y, m, z, N);
+    give(d, N * sizeof *d);
+    give(z, N * sizeof *z);
+}
 // a warm-up, then five equal steps on a state
 static void steps()
 {
@@ -305,7 +362,8 @@ int main(int argc, char **argv)
         void (*run)();
     } what[] = {{"chain", chain},     {"streams", streams}, {"mixed", mixed},       {"arena", arena},
                 {"indices", indices}, {"steps", steps},     {"graph", graph},       {"pool", pool},
-                {"managed", managed}, {"beside", beside},   {"branches", branches}, {"orders", orders}};
+                {"managed", managed}, {"beside", beside},   {"branches", branches}, {"orders", orders},
+                {"places", places}};
     out = argc == 3 ? fopen(argv[2], "wb") : nullptr;
     for (auto &w : what)
         if (out && !strcmp(argv[1], w.name)) {

@@ -240,6 +240,21 @@ class Captured(Base):
                          tuple(i * 31 % 1000 for i in range(1000)))
         self.assertEqual(g["buffers"]["b0"]["fill"]["dtype"], "f32")
 
+    def test_places(self):
+        """What the analysis says decides is kept, whatever its bits are; whole numbers that decide nothing are not."""
+        g, said = self.capture("--", self.prog, "places", "/dev/null")
+        by = {l["name"]: [a.get("buffer") for a in l["args"]] for l in g["launches"]}
+        numbers, lengths, scores, (_, mask, out, _) = by["count"][0], by["runs"][0], by["chosen"][0], by["masked"]
+        self.assertEqual(sorted(n for n, b in g["buffers"].items() if "data" in b), sorted({lengths, mask}))
+        # bytes of a mask look like no places; lengths are read as numbers, and become places in the next launch
+        self.assertEqual(base64.b64decode(g["buffers"][mask]["data"])[:4], b"\1\0\1\1")
+        self.assertEqual(struct.unpack("<4i", base64.b64decode(g["buffers"][lengths]["data"])[:16]), (0, 1, 2, 3))
+        # whole numbers, and scores from which a launch makes places of its own, are by chance
+        self.assertEqual(g["buffers"][numbers]["fill"]["dtype"], "i32")
+        self.assertEqual(g["buffers"][scores]["fill"]["dtype"], "f32")
+        self.assertEqual(sorted(said["unknown"]), sorted({numbers, scores, out})) # out: nobody gave it anything
+        self.run_graph() # places that do not exist would be an error
+
     def test_status(self):
         g, said = self.capture("--", "sh", "-c", f"{self.prog} chain /dev/null; exit 9", status=1)
         self.assertEqual((len(g["launches"]), said["exit"]), (2, 9))
@@ -387,6 +402,12 @@ PTX = textwrap.dedent("""\
     ld.global.u32 %r2, [%rd4]; add.u32 %r2, %r2, 1; st.global.u32 [%rd5], %r2; ret;
     }
     """)
+# The same; what is there decides whether a place is looked at
+LOOKS = PTX.replace("add.u32 %r2, %r2, 1;", "setp.gt.u32 %p1, %r2, 900; @%p1 ld.global.u32 %r3, [%rd1]; add.u32 %r2, %r2, 1;"
+                    ).replace(".reg .b64", ".reg .pred %p<2>; .reg .b64")
+# An atomic's result decides: of which argument that is, the analysis does not say
+DOUBT = PTX.replace("add.u32 %r2, %r2, 1;", "atom.global.add.u32 %r4, [%rd5], 1; setp.gt.u32 %p1, %r4, 900; "
+                    "@%p1 ld.global.u32 %r3, [%rd1]; add.u32 %r2, %r2, 1;").replace(".reg .b64", ".reg .pred %p<2>; .reg .b64")
 # A box of a matrix, clipped at its end, from one place to another by two tensor maps.
 TILES = textwrap.dedent("""\
     .version 8.3
@@ -619,7 +640,7 @@ class Traces(Base):
         """Scratch memory of each pass, at an address that others had: the passes are alike, what the host gave once is
         known, and scratch is nobody else's."""
         t = Trace()
-        t.image(0, 0, PTX.encode())
+        t.image(0, 0, LOOKS.encode())
         t.function(0, 0)
         for at in 0x10000, 0x20000:
             t.alloc(at, 64)
@@ -633,6 +654,20 @@ class Traces(Base):
         g, said = self.of(t.end(), "--step", "3")
         self.assertEqual((self.roles(g), said["unknown"]), (["input", "intermediate", "output"], []))
         self.assertEqual(base64.b64decode(g["buffers"]["b0"]["data"]), words(*range(16)))
+
+    def test_bits(self):
+        """Where the analysis does not know what decides, the bits do: whole numbers are kept, and no others."""
+        for data, kept in ((words(*range(16)), True), (struct.pack("<16f", *(i / 7 for i in range(16))), False)):
+            t = Trace()
+            t.image(0, 0, DOUBT.encode())
+            t.function(0, 0)
+            for at in 0x10000, 0x20000:
+                t.alloc(at, 64)
+            t.give(0x10000, data)
+            t.give(0x20000, bytes(64))
+            t.launch(0, 0x10000, 0x20000)
+            g, said = self.of(t.end())
+            self.assertEqual(("data" in g["buffers"]["b0"], "b0" in said["unknown"]), (kept, not kept))
 
     def test_random(self):
         """Programs by chance on one allocation, whose bytes are followed here: what the host took is what the graph's
