@@ -390,6 +390,65 @@ class Driver(Base):
         self.assertEqual((len(g["launches"]), self.roles(g)), (1, ["input", "output"]))
 
 
+class Injected(Base):
+    """The library by CUDA_INJECTION64_PATH alone, without the preload."""
+
+    def alone(self, *args):
+        """(the graph, what was said, what the program got)"""
+        out = os.path.join(self.dir, "out")
+        g, said = self.capture("--data", "all", "--", "env", "-u", "LD_PRELOAD", *args, out)
+        with open(out, "rb") as f:
+            return g, said, f.read()
+
+    def build(self, name, source, *flags):
+        path = os.path.join(self.dir, name)
+        with open(path + ".c", "w", encoding="utf-8") as f:
+            f.write(source)
+        r = self.call(["cc", "-w", path + ".c", "-o", path, "-isystem", os.path.join(CUDA, "include"), *flags])
+        self.assertEqual(r.returncode, 0, r.stderr)
+        return path
+
+    def test_stub(self):
+        """A driver that is not ours, as NVIDIA's is documented: by slots of the linker, bound and not, and by a table."""
+        drivers = os.path.join(self.dir, "drivers")
+        os.mkdir(drivers)
+        stub = self.build("drivers/libcuda.so.1", STUB, "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1")
+        module = os.path.join(self.dir, "k.ptx")
+        with open(module, "w", encoding="utf-8") as f:
+            f.write(PTX)
+        for way, flags in ("0", "-Wl,-z,lazy"), ("0", "-Wl,-z,now"), ("1", "-Wl,-z,now"):
+            prog = self.build("calls" + way, CALLS, f"-DWAY={way}", flags, stub)
+            g, said, got = self.alone(f"LD_LIBRARY_PATH={drivers}", prog, module)
+            self.assertEqual(got, words(6, *[1] * 15))
+            self.assertEqual((len(g["launches"]), self.roles(g)), (1, ["input", "output"]), (way, flags))
+            self.assertEqual((said["checked"]["of"], said["checked"]["same"]), (1, 1))
+
+    def test_looked_up(self):
+        """On the software device, which does with the variable what NVIDIA's driver does."""
+        prog = self.build("looked", LOOKED_UP, "-L" + SOFT, "-l:libcuda.so.1")
+        module = os.path.join(self.dir, "k.ptx")
+        with open(module, "w", encoding="utf-8") as f:
+            f.write(PTX)
+        g, said, got = self.alone(prog, module)
+        self.assertEqual(got, words(6, *[1] * 15))
+        self.assertEqual((len(g["launches"]), said["checked"]["of"], said["checked"]["same"]), (1, 1, 1))
+
+    @unittest.skipUnless(NVCC, "no nvcc")
+    def test_runtime(self):
+        """Programs on the runtime, whose tables are filled by then: the same graph as with the preload."""
+        flags = subprocess.run([DOVETAIL, "soft", "--flags"], capture_output=True, text=True, check=True).stdout.split()
+        prog = os.path.join(self.dir, "captured")
+        subprocess.run([NVCC, "-std=c++17", *flags, os.path.join(HERE, "captured.cu"), "-o", prog], check=True)
+        for what in "beside", "branches", "mixed":
+            g, said, _ = self.alone(prog, what)
+            self.assertEqual(said["checked"]["of"], said["checked"]["same"])
+            other, _ = self.capture("--data", "all", "--", prog, what, "/dev/null")
+            g["captured"].pop("program")
+            other["captured"].pop("program")
+            self.assertEqual({k: g[k] for k in ("launches", "buffers", "captured")},
+                             {k: other[k] for k in ("launches", "buffers", "captured")})
+
+
 PTX = textwrap.dedent("""\
     .version 8.0
     .target sm_80
@@ -446,6 +505,97 @@ int main(int argc, char **argv)
         return 2;
     FILE *o = fopen(argv[2], "wb");
     return !o || fwrite(got, 4, 256, o) != 256 || fclose(o);
+}"""
+# A driver of little more than cuInit, which does with CUDA_INJECTION64_PATH what NVIDIA's is documented to do. Its kernels
+# run nowhere; "k" adds 1 to each of 16 words, as PTX does, on the host.
+STUB = r"""
+#include <cuda.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+CUresult cuInit(unsigned flags)
+{
+    const char *path = getenv("CUDA_INJECTION64_PATH");
+    void *lib = path ? dlopen(path, RTLD_LAZY) : NULL;
+    int (*start)(void) = lib ? (int (*)(void))dlsym(lib, "InitializeInjection") : NULL;
+    return path && (!start || !start()) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+CUresult cuDeviceGet(CUdevice *d, int n) { *d = 0; return CUDA_SUCCESS; }
+CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d)
+{ *v = a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9 : 0; return CUDA_SUCCESS; }
+CUresult cuDriverGetVersion(int *v) { *v = 13000; return CUDA_SUCCESS; }
+CUresult cuMemAlloc(CUdeviceptr *p, size_t n) { *p = (CUdeviceptr)calloc(1, n); return CUDA_SUCCESS; }
+CUresult cuMemcpyHtoD(CUdeviceptr d, const void *p, size_t n) { memcpy((void *)d, p, n); return CUDA_SUCCESS; }
+CUresult cuMemcpyDtoH(void *p, CUdeviceptr d, size_t n) { memcpy(p, (void *)d, n); return CUDA_SUCCESS; }
+CUresult cuModuleLoadData(CUmodule *m, const void *image) { *m = (CUmodule)image; return CUDA_SUCCESS; }
+CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name) { *f = (CUfunction)name; return CUDA_SUCCESS; }
+CUresult cuFuncGetParamInfo(CUfunction f, size_t i, size_t *at, size_t *n)
+{ *at = 8 * i; *n = 8; return i < 2 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
+CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *v) { *v = 0; return CUDA_SUCCESS; }
+CUresult cuPointerGetAttribute(void *v, CUpointer_attribute a, CUdeviceptr p) { return CUDA_ERROR_INVALID_VALUE; }
+CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                        unsigned shared, CUstream s, void **a, void **extra)
+{
+    for (unsigned i = 0; i < bx; i++)
+        (*(unsigned **)a[1])[i] = (*(unsigned **)a[0])[i] + 1;
+    return CUDA_SUCCESS;
+}
+#undef cuGetProcAddress
+CUresult cuGetProcAddress_v2(const char *name, void **ret, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult *status)
+{
+    char text[64];
+    strcpy(text, name);
+    *ret = dlsym(RTLD_DEFAULT, text);
+    if (!*ret && strlen(name) < 60)
+        *ret = dlsym(RTLD_DEFAULT, strcat(text, "_v2"));
+    return *ret ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}"""
+# Called by the linker's tables, or (WAY 1) by a table of its own that is filled before cuInit, as a runtime's is.
+CALLS = r"""
+#include <cuda.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#if WAY
+static CUresult (*table[8])();
+static const char *const names[] = {"cuMemAlloc", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuModuleLoadData",
+                                    "cuModuleGetFunction", "cuLaunchKernel"};
+static void fill(void)
+{
+    void *lib = dlopen("libcuda.so.1", RTLD_NOW), *p;
+    CUresult (*get)(const char *, void **, int, cuuint64_t, void *) = dlsym(lib, "cuGetProcAddress_v2");
+    for (int i = 0; i < 6; i++)
+        table[i] = get(names[i], &p, 13000, 0, NULL) ? NULL : (CUresult(*)())p;
+}
+#undef cuMemAlloc
+#undef cuMemcpyHtoD
+#undef cuMemcpyDtoH
+#define cuMemAlloc table[0]
+#define cuMemcpyHtoD table[1]
+#define cuMemcpyDtoH table[2]
+#define cuModuleLoadData table[3]
+#define cuModuleGetFunction table[4]
+#define cuLaunchKernel table[5]
+#else
+static void fill(void) {}
+#endif
+int main(int argc, char **argv)
+{
+    static char ptx[4096];
+    unsigned v[16] = {5}, w[16];
+    CUmodule m; CUfunction f; CUdeviceptr p, q;
+    void *a[] = {&p, &q};
+    FILE *i = fopen(argv[1], "r"), *o;
+    fill();
+    if (!i || !fread(ptx, 1, sizeof ptx - 1, i) || cuInit(0) || cuMemAlloc(&p, (size_t)64) ||
+        cuMemAlloc(&q, (size_t)64) || cuMemcpyHtoD(p, (const void *)v, (size_t)64) ||
+        cuModuleLoadData(&m, (const void *)ptx) || cuModuleGetFunction(&f, m, "k") ||
+        cuLaunchKernel(f, 1u, 1u, 1u, 16u, 1u, 1u, 0u, (CUstream)NULL, (void **)a, (void **)NULL) ||
+        cuMemcpyDtoH((void *)w, q, (size_t)64))
+        return 1;
+    o = fopen(argv[2], "wb");
+    return !o || fwrite(w, 4, 16, o) != 16 || fclose(o);
 }"""
 DEVICE, IMAGE, FUNCTION, VARIABLE, ALLOC, FREE, LAUNCH, SET, COPY, SEEN, ORDER, UNTAKEN, END = range(1, 14)
 
