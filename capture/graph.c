@@ -117,20 +117,20 @@ static const char *plain_name(struct cap_trace *t, const char *entry)
     return n && n <= strlen(end) ? dt_arena_strndup(&t->arena, end, n) : entry;
 }
 
-static void launch_add(struct writer *w, json_t *l, const char *name)
+static void launch_add(struct writer *w, uint32_t op, json_t *l, const char *name)
 {
     json_int_t same =
         json_integer_value(json_object_get(w->names, name)) + 1; /* names are unique: the second is NAME-2 */
     json_object_set_new(w->names, name, json_integer(same));
     json_object_set_new(l, "name", same == 1 ? json_string(name) : json_sprintf("%s-%lld", name, (long long)same));
     json_array_append_new(w->launches, l);
-    cap_order_launch(w->order);
+    cap_order_launch(w->order, op);
 }
 
-static void copy_add(struct writer *w, const char *from, uint64_t at, const char *to, uint64_t to_at, uint64_t n,
-                     const char *name)
+static void copy_add(struct writer *w, uint32_t op, const char *from, uint64_t at, const char *to, uint64_t to_at,
+                     uint64_t n, const char *name)
 {
-    launch_add(w,
+    launch_add(w, op,
                json_pack("{s:{s:{s:s, s:I}, s:{s:s, s:I}, s:I}}", "copy", "from", "buffer", from, "offset",
                          (json_int_t)at, "to", "buffer", to, "offset", (json_int_t)to_at, "bytes", (json_int_t)n),
                name);
@@ -170,9 +170,9 @@ static void extras(struct writer *w, uint32_t op, const bool *used)
                          p->says);
         json_object_set_new(w->buffers, name, b);
         if (give)
-            copy_add(w, name, 0, p->name, x->lo - p->lo, n, "give");
+            copy_add(w, op, name, 0, p->name, x->lo - p->lo, n, "give");
         else {
-            copy_add(w, p->name, x->lo - p->lo, name, 0, n, "take");
+            copy_add(w, op, p->name, x->lo - p->lo, name, 0, n, "take");
             taken_add(w, x, name, 0);
         }
     }
@@ -186,7 +186,7 @@ static void graph_steps(struct writer *w, const bool *used)
         if (o->kind == CAP_GIVE || o->kind == CAP_TAKE)
             extras(w, op, used);
         else
-            launch_add(w, cap_launch_json(w->t, op, place_of, w),
+            launch_add(w, op, cap_launch_json(w->t, op, place_of, w),
                        o->kind == CAP_KERNEL   ? plain_name(w->t, w->t->entry.p[o->launch.function].name)
                        : o->kind == CAP_MEMSET ? "memset"
                                                : "copy");

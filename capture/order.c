@@ -55,6 +55,7 @@ struct cap_order_of {
     uint32_t at;      /* the program's stream of the operation at hand */
     uint64_t **ended; /* by launch */
     uint32_t *of;     /* by launch: the program's stream */
+    bool *early;      /* by launch: it need not wait for the end of the one before it on its stream */
     bool failed;
 };
 
@@ -214,7 +215,8 @@ struct cap_order_of *cap_order_new(const struct cap_trace *t, uint32_t most)
     o->next = order_set(o);
     o->of = dt_calloc((size_t)most + 1, sizeof *o->of);
     o->ended = dt_calloc((size_t)most + 1, sizeof *o->ended);
-    o->failed = o->failed || !o->of || !o->ended;
+    o->early = dt_calloc((size_t)most + 1, sizeof *o->early);
+    o->failed = o->failed || !o->of || !o->ended || !o->early;
     return o;
 }
 
@@ -234,6 +236,7 @@ struct cap_order_of *cap_order_free(struct cap_order_of *o)
         free(o->ended[i]);
     free(o->ended);
     free(o->of);
+    free(o->early);
     free(o);
     return NULL;
 }
@@ -253,14 +256,16 @@ void cap_order_begin(struct cap_order_of *o, uint32_t op)
         order_before(o, s, x->by, o->before);
 }
 
-void cap_order_launch(struct cap_order_of *o)
+void cap_order_launch(struct cap_order_of *o, uint32_t op)
 {
+    const struct cap_op *x = &o->t->op.p[op];
     if (o->failed || o->n >= o->most)
         return;
     if (!(o->ended[o->n] = order_set(o)))
         return;
     order_copy(o, o->ended[o->n], o->before);
     o->of[o->n] = o->at;
+    o->early[o->n] = x->kind == CAP_KERNEL && x->launch.flags & CAP_PROGRAMMATIC;
     order_put(o->before, o->n++);
 }
 
@@ -330,7 +335,7 @@ bool cap_order_put(struct cap_order_of *o, json_t *launches, json_t *streams, js
     struct lanes *l = dt_calloc(1, sizeof *l);
     uint32_t *hint = dt_calloc(2 * ((size_t)o->nstream + 1), sizeof *hint), number = 0;
     uint32_t *lane = dt_calloc((size_t)o->n + 1, sizeof *lane), *name = hint ? hint + o->nstream + 1 : NULL;
-    bool ok = l && hint && lane && !o->failed;
+    bool *behind = dt_calloc((size_t)o->n + 1, sizeof *behind), ok = l && hint && lane && behind && !o->failed;
     for (uint32_t i = 0; ok && i < o->nstream; i++)
         hint[i] = name[i] = CAP_NONE;
     for (uint32_t i = 0; ok && i < o->n; i++) {
@@ -338,11 +343,19 @@ bool cap_order_put(struct cap_order_of *o, json_t *launches, json_t *streams, js
         name[of] = name[of] == CAP_NONE ? number++ : name[of]; /* numbers by the first launch */
         json_array_append_new(streams, json_integer(name[of]));
         json_array_append_new(waits, named_after(o, i, k < had ? l->last[k] : CAP_NONE, o->before));
+        behind[i] = k < had;
         hint[of] = lane[i] = k;
         l->last[k] = i;
     }
-    for (uint32_t i = 0; ok && l->n > 1 && i < o->n; i++)
-        placed(launches, i, lane[i], json_array_get(waits, i));
+    bool several = l && l->n > 1;
+    for (uint32_t i = 0; ok && i < o->n; i++) {
+        if (several)
+            placed(launches, i, lane[i], json_array_get(waits, i));
+        /* it waits for nothing but the launch before it there */
+        if (o->early[i] && behind[i] && !json_array_size(json_array_get(waits, i)))
+            json_object_set_new(json_array_get(launches, i), "programmatic", json_true());
+    }
+    free(behind);
     free(l);
     free(hint);
     free(lane);

@@ -195,8 +195,7 @@ static int placing(struct g_parser *p, json_t *o, const struct g_at *at, struct 
             return r;
         l->stream = (uint32_t)n;
     }
-    if (p->g->is_plan && (v = json_object_get(o, "programmatic")) &&
-        (r = g_bool(p, v, G_KEY(at, "programmatic"), &l->programmatic)) < 0)
+    if ((v = json_object_get(o, "programmatic")) && (r = g_bool(p, v, G_KEY(at, "programmatic"), &l->programmatic)) < 0)
         return r;
     if (!(v = json_object_get(o, "after")))
         return 0;
@@ -239,13 +238,13 @@ static int launch_step(struct g_parser *p, json_t *o, const struct g_at *at, uin
     return r < 0 ? r : placing(p, o, at, l);
 }
 
-/* On one stream, whatever its number, what `after` says is said already. */
+/* On one stream, whatever its number, what `after` says is said already, but for a launch that starts early. */
 static void several_streams(struct dt_graph *g)
 {
     for (uint32_t i = 1; i < g->nlaunch; i++)
-        g->streams |= g->launch[i].stream != g->launch[0].stream;
+        g->streams |= g->launch[i].stream != g->launch[0].stream || g->launch[i].programmatic;
     for (uint32_t i = 0; i < g->nlaunch && !g->streams; i++)
-        g->launch[i].stream = g->launch[i].nafter = 0;
+        g->launch[i].stream = g->launch[i].nafter = g->launch[i].programmatic = 0;
 }
 
 int g_parse_launches(struct g_parser *p, json_t *v, const struct g_at *at)

@@ -367,7 +367,7 @@ static bool looks_like_plan(json_t *doc)
 {
     static const char *const top[] = {"baseline", "optimized", "rewrites", "scratch"};
     static const char *const each[] = {"programmatic", "stream", "after"};
-    size_t n = json_object_get(doc, "dovetail") ? 1 : sizeof each / sizeof *each;
+    size_t n = json_object_get(doc, "dovetail") ? 0 : sizeof each / sizeof *each;
     json_t *l;
     size_t i;
     for (size_t k = 0; k < sizeof top / sizeof *top; k++)

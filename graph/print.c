@@ -190,7 +190,7 @@ json_t *dt_launch_to_json(const struct dt_graph *g, const struct dt_launch *l)
             print_push(after, json_string_nocheck(l->after[i]), &failed);
         print_put(v, "stream", json_integer(l->stream), &failed);
         print_put(v, "after", after, &failed);
-        if (g->is_plan)
+        if (g->is_plan || l->programmatic)
             print_put(v, "programmatic", json_boolean(l->programmatic), &failed);
     }
     return print_finish(v, failed);

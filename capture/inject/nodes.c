@@ -23,6 +23,7 @@ struct op {
     CUDA_MEMCPY3D copy;
     CUdeviceptr at;
     size_t bytes;
+    bool early;      /* a programmatic edge leads to it, and no other */
     uint32_t *after; /* nodes that it follows, by number; owned */
     size_t nafter;
 };
@@ -140,7 +141,8 @@ static bool child_add(struct exec *x, CUgraphNode node, unsigned depth, struct n
 /* A graph's nodes and edges, as they are gone through. */
 struct shape {
     CUgraphNode *node, *from, *to; /* of an edge that is done with, from is NULL */
-    uint32_t *source, *at;         /* by edge: the node that it comes from; by node: its number in the list */
+    CUgraphEdgeData *data;
+    uint32_t *source, *at; /* by edge: the node that it comes from; by node: its number in the list */
     size_t n, edges;
 };
 
@@ -149,10 +151,11 @@ static bool list_node(struct exec *x, struct shape *s, size_t i, unsigned depth,
 {
     CUgraphNodeType type;
     struct nodes after = {0};
-    bool ok = REAL(cuGraphNodeGetType, s->node[i], &type) == CUDA_SUCCESS, some = false;
+    bool ok = REAL(cuGraphNodeGetType, s->node[i], &type) == CUDA_SUCCESS, some = false, early = false;
     for (size_t k = 0; ok && k < s->edges; k++)
         if (s->to[k] == s->node[i]) {
             ok = nodes_add(&after, s->at[s->source[k]]);
+            early = !some && s->data[k].type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
             some = true;
         }
     for (size_t k = 0; ok && !some && k < outer->n; k++)
@@ -160,6 +163,8 @@ static bool list_node(struct exec *x, struct shape *s, size_t i, unsigned depth,
     ok = ok && (type == CU_GRAPH_NODE_TYPE_GRAPH ? child_add(x, s->node[i], depth, &after)
                                                  : op_add(x, s->node[i], type, &after));
     free(after.p);
+    if (ok)
+        x->op[x->nop - 1].early = early;
     s->at[i] = (uint32_t)x->nop - 1;
     for (size_t k = 0; k < s->edges; k++)
         if (s->from[k] == s->node[i])
@@ -203,16 +208,16 @@ static bool list(struct exec *x, CUgraph g, unsigned depth, const struct nodes *
         return false;
     s.node = calloc(s.n + 2 * s.edges + 1, sizeof *s.node);
     s.at = calloc(s.n + s.edges + 1, sizeof *s.at);
-    CUgraphEdgeData *data = calloc(s.edges + 1, sizeof *data);
-    bool ok = s.node && s.at && data && REAL(cuGraphGetNodes, g, s.node, &s.n) == CUDA_SUCCESS;
+    s.data = calloc(s.edges + 1, sizeof *s.data);
+    bool ok = s.node && s.at && s.data && REAL(cuGraphGetNodes, g, s.node, &s.n) == CUDA_SUCCESS;
     if (ok) {
         s.from = s.node + s.n;
         s.to = s.from + s.edges;
         s.source = s.at + s.n;
-        ok = (!s.edges || REAL(cuGraphGetEdges_v2, g, s.from, s.to, data, &s.edges) == CUDA_SUCCESS) &&
+        ok = (!s.edges || REAL(cuGraphGetEdges_v2, g, s.from, s.to, s.data, &s.edges) == CUDA_SUCCESS) &&
              list_ordered(x, &s, depth, outer);
     }
-    free(data);
+    free(s.data);
     free(s.node);
     free(s.at);
     return ok;
@@ -252,6 +257,7 @@ static void op_write(struct exec *x, struct op *o, CUstream s)
 {
     switch (o->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
+        o->launch.l.flags |= o->early ? CAP_PROGRAMMATIC : 0;
         o->launch.l.stream = (uint64_t)(uintptr_t)s;
         inj_launch_write(&o->launch);
         break;

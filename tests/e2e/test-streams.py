@@ -57,6 +57,24 @@ def in_a_row(g):
     return {**g, "launches": [{k: v for k, v in l.items() if k not in ("stream", "after")} for l in g["launches"]]}
 
 
+EARLY = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 x, .param .u64 y)
+{
+    .reg .u64 %rd<8>; .reg .b32 %r<8>;
+    ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y];
+    griddepcontrol.launch_dependents;
+    mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 128, %r1; mul.wide.u32 %rd3, %r3, 4;
+    add.u64 %rd4, %rd1, %rd3; add.u64 %rd5, %rd2, %rd3;
+    griddepcontrol.wait;
+    ld.global.u32 %r4, [%rd4]; add.u32 %r4, %r4, 1; st.global.u32 [%rd5], %r4;
+    ret;
+}
+"""
+
+
 def by_chance(rng):
     """Launches on up to four streams, each after what it reads and overwrites where its stream does not say so."""
     n, names = rng.randint(5, 9), ["x", "w", "a", "b", "c", "d", "e"]
@@ -173,6 +191,28 @@ class Streams(FolderCase):
         g["launches"][3]["after"] = ["between"]
         g["buffers"]["c"] = buffer("output")
         self.assertEqual(self.doc("analyze", *self.local, self.post(g))["warnings"], [])
+
+    def test_early(self):
+        """A launch that the program lets start early does so in the baseline; it is left alone, others are not."""
+        def chain(early):
+            g = {"dovetail": 1, "name": "early", "modules": {"m": {"ptx": EARLY}}, "launches": [],
+                 "buffers": {"b%d" % i: buffer("input" if i == 0 else "output" if i == 4 else "intermediate", 1)
+                             for i in range(5)}}
+            for i in range(4):
+                g["launches"].append(launch("l%d" % i, "k", "b%d" % i, "b%d" % (i + 1),
+                                            **({"programmatic": True} if i in early else {})))
+            return g
+        took = []
+        for early in (), (1,), (1, 2, 3):
+            d = self.plan(chain(early))
+            us, out, warnings = self.ran("graph.json")
+            self.assertEqual(warnings, [])
+            self.assertAlmostEqual(d["baseline"]["time_us"], us, delta=0.001)
+            self.assertEqual(self.ran("plan/plan.json")[1], out)
+            took.append((us, out))
+        self.assertGreater(took[0][0], took[1][0])
+        self.assertGreater(took[1][0], took[2][0])
+        self.assertEqual(took[0][1], took[2][1])
 
     def test_identity(self):
         """The order is part of digest and signature; on one stream there is nothing to say."""

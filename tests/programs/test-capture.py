@@ -349,6 +349,25 @@ int main(int argc, char **argv)
 }"""
 
 
+EARLY = DRIVER[:DRIVER.index("    CUDA_MEMCPY2D out")].replace("4, .blockDimY", "16, .blockDimY") + r"""
+    CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                               .value.programmaticStreamSerializationAllowed = 1};
+    CUgraph g; CUgraphExec x; CUstream s;
+    if (cuMemsetD32(q, 1, 16) || cuLaunchKernelEx(&cfg, f, NULL, extra))
+        return 2;
+    args.from = p, args.to = q; cfg.attrs = &early; cfg.numAttrs = 1;
+    if (cuLaunchKernelEx(&cfg, f, NULL, extra) || cuStreamCreate(&s, 0) || cuCtxSynchronize())
+        return 3;
+    cfg.hStream = s;
+    if (cuStreamBeginCapture(s, 0) || cuLaunchKernelEx(&cfg, f, NULL, extra) || cuLaunchKernelEx(&cfg, f, NULL, extra) ||
+        cuStreamEndCapture(s, &g) || cuGraphInstantiate(&x, g, 0) || cuGraphLaunch(x, s) || cuStreamSynchronize(s) ||
+        cuMemcpyDtoH(v, q, 64))
+        return 4;
+    FILE *o = fopen(argv[2], "wb");
+    return !o || fwrite(v, 4, 16, o) != 16 || fclose(o);
+}"""
+
+
 class Driver(Base):
     """Programs that are linked with the driver."""
 
@@ -380,6 +399,13 @@ class Driver(Base):
         self.assertEqual([(m["buffer"], m["offset"], m["globalDim"], m["globalStrides"]) for m in maps],
                          [("b0", 32, [30, 20], [128]), ("b1", 0, [16, 16], [64])])
         self.assertEqual(self.roles(g), ["input", "output"])
+
+    def test_early(self):
+        """Launches that may start before the one ahead has ended say so, on a stream and in a CUDA graph."""
+        g, said, got = self.take(EARLY, PTX.replace("sm_80", "sm_90").replace("ld.global", "griddepcontrol.wait; ld.global"))
+        self.assertEqual(got, words(*[3] * 16))
+        self.assertEqual([l.get("programmatic", False) for l in g["launches"] if "entry" in l], [False, True, False, True])
+        self.assertEqual((said["checked"]["of"], said["checked"]["same"]), (1, 1))
 
     def test_driver(self):
         """Rows, patterns, parameters as one block, a module out of a file."""
