@@ -152,8 +152,9 @@ static void warnings_step(struct dt_warnings *w, json_t *o, const struct g_at *a
         warnings_members(w, json_object_get(copy, "from"), G_KEY(here, "from"), "a place", "buffer, offset", name);
         warnings_members(w, json_object_get(copy, "to"), G_KEY(here, "to"), "a place", "buffer, offset", name);
     } else {
-        warnings_members(w, o, at, "a launch",
-                         "name, module, entry, grid, block, cluster, shared, args, cooperative, stream, after, programmatic", name);
+        warnings_members(
+            w, o, at, "a launch",
+            "name, module, entry, grid, block, cluster, shared, args, cooperative, stream, after, programmatic", name);
         json_array_foreach (json_object_get(o, "args"), i, a)
             warnings_argument(w, a, G_INDEX(G_KEY(at, "args"), i), name);
     }
