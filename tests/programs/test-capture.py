@@ -63,6 +63,20 @@ class Base(common.Base):
                 out[name.removesuffix(".bin")] = f.read()
         return out
 
+    def order(self, g):
+        """(stream, what is in `after`, by number) of each launch; what is left out is 0 and nothing."""
+        at = {l["name"]: i for i, l in enumerate(g["launches"])}
+        return [(l.get("stream", 0), [at[a] for a in l.get("after", [])]) for l in g["launches"]]
+
+    def follows(self, g):
+        """By launch: all that have ended when it begins."""
+        ended, last = [], {}
+        for i, (stream, after) in enumerate(self.order(g)):
+            direct = after + ([last[stream]] if stream in last else [])
+            ended.append(set(direct).union(*(ended[k] for k in direct)))
+            last[stream] = i
+        return [sorted(s) for s in ended]
+
     def roles(self, g):
         return [b["role"] for n, b in g["buffers"].items() if "::" not in n]
 
@@ -107,20 +121,6 @@ class Captured(Base):
         self.assertEqual(self.roles(g), ["input", "intermediate", "output"])
         self.assertEqual([l["name"] for l in g["launches"]], ["scale", "pair"])
         self.assertEqual(g["launches"][1]["args"][0]["bytes"][:32], "0" * 32, "an address of the program")
-
-    def order(self, g):
-        """(stream, what is in `after`, by number) of each launch; what is left out is 0 and nothing."""
-        at = {l["name"]: i for i, l in enumerate(g["launches"])}
-        return [(l.get("stream", 0), [at[a] for a in l.get("after", [])]) for l in g["launches"]]
-
-    def follows(self, g):
-        """By launch: all that have ended when it begins."""
-        ended, last = [], {}
-        for i, (stream, after) in enumerate(self.order(g)):
-            direct = after + ([last[stream]] if stream in last else [])
-            ended.append(set(direct).union(*(ended[k] for k in direct)))
-            last[stream] = i
-        return [sorted(s) for s in ended]
 
     def test_streams(self):
         g, *_ = self.take("streams")
@@ -626,8 +626,12 @@ int main(int argc, char **argv)
 DEVICE, IMAGE, FUNCTION, VARIABLE, ALLOC, FREE, LAUNCH, SET, COPY, SEEN, ORDER, UNTAKEN, END = range(1, 14)
 
 
-def record(kind, payload):
-    return struct.pack("<IIQ", kind, 0, len(payload)) + payload + bytes(-len(payload) % 8)
+RECORD, WAIT, SYNC_STREAM, SYNC_EVENT, SYNC_ALL, GONE, GRAPH, NODE_AFTER, NODE, GRAPH_END = range(10)
+APART = 0x80000000
+
+
+def record(kind, payload, by=0):
+    return struct.pack("<IIQ", kind, by, len(payload)) + payload + bytes(-len(payload) % 8)
 
 
 class Trace:
@@ -646,10 +650,13 @@ class Trace:
     def alloc(self, at, size):
         self.records.append(record(ALLOC, struct.pack("<QQII", at, size, 0, 0)))
 
-    def launch(self, function, *pointers, flags=0):
+    def order(self, what, stream=0, event=0, by=0):
+        self.records.append(record(ORDER, struct.pack("<QQII", stream, event, what, 0), by))
+
+    def launch(self, function, *pointers, flags=0, stream=0, by=0):
         params = b"".join(struct.pack("<II", 8 * i, 8) for i in range(len(pointers)))
-        head = struct.pack("<Q14I", 0, function, flags, 1, 1, 1, 16, 1, 1, 0, 0, 0, 0, len(pointers), 8 * len(pointers))
-        self.records.append(record(LAUNCH, head + params + struct.pack(f"<{len(pointers)}Q", *pointers)))
+        head = struct.pack("<Q14I", stream, function, flags, 1, 1, 1, 16, 1, 1, 0, 0, 0, 0, len(pointers), 8 * len(pointers))
+        self.records.append(record(LAUNCH, head + params + struct.pack(f"<{len(pointers)}Q", *pointers), by))
 
     def copy(self, to, at, data, flags):
         self.number += 1
@@ -830,6 +837,69 @@ class Traces(Base):
         g, said = self.of(t.end(), "--step", "3")
         self.assertEqual((self.roles(g), said["unknown"]), (["input", "intermediate", "output"], []))
         self.assertEqual(base64.b64decode(g["buffers"]["b0"]["data"]), words(*range(16)))
+
+    def test_order(self):
+        """What orders launches, and what does not: by streams, events, threads of the host, nodes."""
+        def trace():
+            t = Trace()
+            t.image(0, 0, PTX.encode())
+            t.function(0, 0)
+            for i in range(8):
+                t.alloc(0x10000 * (i + 1), 64)
+            t.give(0x10000, words(*range(16)))
+            return t
+        def ends(t):
+            g, _ = self.of(t.end(), "--data", "all")
+            return self.follows(g)
+        def one(t, i, stream, by=0):
+            t.launch(0, 0x10000, 0x10000 * (i + 2), stream=stream, by=by)
+        # a thread's wait orders its own later launches; the other's are free
+        t = trace()
+        one(t, 0, 100, APART)
+        t.order(SYNC_STREAM, 100)
+        one(t, 1, 101, APART)
+        one(t, 2, 102, APART | 1)
+        self.assertEqual(ends(t), [[], [0], []])
+        # the default stream and those that wait for it; the per-thread ones of two threads
+        t = trace()
+        one(t, 0, 100)
+        one(t, 1, 101, APART)
+        one(t, 2, 0)
+        one(t, 3, 2)
+        one(t, 4, 2, 1)
+        one(t, 5, 1)
+        self.assertEqual(ends(t), [[], [], [0], [0, 2], [0, 2], [0, 2, 3, 4]])
+        # events: recorded anew, destroyed, of no record; a stream that is gone and has its name again
+        t = trace()
+        t.order(WAIT, 101, 7, APART)
+        one(t, 0, 100, APART)
+        t.order(RECORD, 100, 7, APART)
+        one(t, 1, 100, APART)
+        t.order(WAIT, 101, 7, APART)
+        one(t, 2, 101, APART)
+        t.order(GONE, 100)
+        one(t, 3, 100, APART)
+        t.order(GONE, 0, 7)
+        t.order(WAIT, 102, 7, APART)
+        one(t, 4, 102, APART)
+        t.order(SYNC_ALL)
+        one(t, 5, 103, APART)
+        self.assertEqual(ends(t), [[], [0], [0], [], [], [0, 1, 2, 3, 4]])
+        # a CUDA graph: 0 and 1 side by side, 2 behind 1; what numbers nothing is nothing
+        t = trace()
+        one(t, 0, 100, APART)
+        t.order(GRAPH, 100, 0, APART)
+        for node, after in (0, []), (1, [9, 1]), (2, [1]):
+            for a in after:
+                t.order(NODE_AFTER, 100, a, APART)
+            t.order(NODE, 100, node, APART)
+            one(t, 1 + node, 100, APART)
+        t.order(NODE, 100, 1 << 40, APART)
+        t.order(GRAPH_END, 100, 0, APART)
+        one(t, 4, 100, APART)
+        t.order(NODE, 100, 0, APART)
+        t.order(77, 100)
+        self.assertEqual(ends(t), [[], [0], [0], [0, 2], [0, 1, 2, 3]])
 
     def test_bits(self):
         """Where the analysis does not know what decides, the bits do: whole numbers are kept, and no others."""
