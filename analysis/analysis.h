@@ -261,4 +261,8 @@ void ana_sites_done(struct ana_sites *s);
  * at the same places; what only computes may differ. */
 int ana_steady(const struct dev_prog *p, uint32_t launch, bool *ret, bool *ret_same, struct dt_err *e);
 
+/* ret[argument]: what the memory that it points to holds decides which bytes the launch touches, or which way it goes
+ * (taint/deciders.c). *ret_known false: nobody can say, and ret is all false. */
+int ana_deciders(const struct dev_prog *p, uint32_t launch, bool *ret, bool *ret_known, struct dt_err *e);
+
 #endif

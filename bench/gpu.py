@@ -413,10 +413,12 @@ class Run:
         subprocess.run(["cc", "-O1", os.path.join(ROOT, "bench/captured.c"), "-isystem", cuda + "/include", lib, "-o",
                         prog], check=True, capture_output=True, stdin=subprocess.DEVNULL)
         s["rows"] = []
-        for name, step in ("whole", []), ("step", ["--step", "2"]):
+        # alone: the library comes by CUDA_INJECTION64_PATH, without the preload
+        for name, step, before in ("whole", [], []), ("step", ["--step", "2"], []), \
+                ("alone", [], ["env", "-u", "LD_PRELOAD"]):
             doc, why = self.call(os.path.join(self.o.build, "client/dovetail"), "capture", "--local", "--json",
                                  "--device", self.o.device, "--data", "all", *step, "-o",
-                                 os.path.join(self.tmp, "captured.json"), "--", prog,
+                                 os.path.join(self.tmp, "captured.json"), "--", *before, prog,
                                  os.path.join(self.tmp, "captured.bin"))
             row = {"name": name, **({"why": why} if doc is None else {
                 **{k: doc[k] for k in ("launches", "buffers", "unknown", "cut")},

@@ -59,6 +59,8 @@ struct cap_touch { /* what an operation does to one memory */
 struct cap_op {
     enum { CAP_KERNEL, CAP_MEMSET, CAP_DEVICE_COPY, CAP_GIVE /* from the host */, CAP_TAKE /* to it */, CAP_CUT } kind;
     uint64_t stream;
+    uint32_t by; /* of its record */
+    bool host;   /* GIVE: the host wrote it without a call */
     struct cap_launch launch;
     const struct cap_param *param;
     const uint8_t *block; /* launch.total bytes */
@@ -72,6 +74,7 @@ struct cap_op {
     const char *why;     /* CUT: what cannot be said */
     struct cap_touch *touch;
     uint32_t ntouch;
+    const bool *decides; /* by parameter: what the memory there holds decides what is touched; NULL: not known */
 };
 
 struct cap_image {
@@ -91,6 +94,7 @@ struct cap_entry {
 
 struct cap_event { /* streams in order */
     uint32_t op;   /* that it stands before */
+    uint32_t by;   /* of its record */
     struct cap_order order;
 };
 
@@ -147,6 +151,13 @@ int cap_contents(struct cap_trace *t, const json_t *outputs, struct dt_err *e);
  * cap_touches. */
 int cap_known(struct cap_trace *t, const struct cap_range *r, struct dt_err *e);
 
+/* places.c: what the content of a buffer is to who reads it. */
+enum cap_says {
+    CAP_NUMBERS,  /* numbers: nothing that is touched depends on them */
+    CAP_IN_DOUBT, /* not known, or places come of them: where they look like whole numbers, they may be places */
+    CAP_PLACES
+};
+
 /* piece.c */
 struct cap_piece {      /* a buffer of the result */
     uint32_t mem, root; /* root: piece.c's */
@@ -157,6 +168,7 @@ struct cap_piece {      /* a buffer of the result */
     uint8_t *data;                  /* hi - lo bytes, NULL: none known */
     bool known;                     /* data is all of what is needed */
     bool module;                    /* data are what the module's text says */
+    enum cap_says says;             /* after cap_places */
 };
 struct cap_extra { /* a copy that is its own step: of what the host gave or took in between */
     uint32_t op, piece;
@@ -171,6 +183,21 @@ struct cap_pieces {
 };
 void cap_pieces_done(struct cap_pieces *p);
 int cap_pieces(struct cap_trace *t, const struct cap_range *r, struct cap_pieces *ret, struct dt_err *e);
+
+/* places.c: piece[].says. */
+void cap_places(const struct cap_trace *t, const struct cap_range *r, struct cap_pieces *p);
+
+/* order.c: what the program ordered, as operations are gone through from the first on: begin, the launches that each
+ * becomes in the document, end. most: so many launches at most. NULL: memory. */
+struct cap_order_of;
+struct cap_order_of *cap_order_new(const struct cap_trace *t, uint32_t most);
+struct cap_order_of *cap_order_free(struct cap_order_of *o);
+void cap_order_begin(struct cap_order_of *o, uint32_t op);
+void cap_order_launch(struct cap_order_of *o, uint32_t op);
+void cap_order_end(struct cap_order_of *o, uint32_t op);
+/* `stream` and `after` of the launches, if they need more than one stream, and `programmatic`; into streams the program's stream of each,
+ * into waits what is in `after`, by number. False: memory. */
+bool cap_order_put(struct cap_order_of *o, json_t *launches, json_t *streams, json_t *waits);
 
 /* graph.c: the document, with a member `captured`. */
 enum cap_data { CAP_DATA_NONE, CAP_DATA_INDICES, CAP_DATA_ALL };

@@ -4,14 +4,14 @@
  * before it is read is an output if somebody outside reads it, and an intermediate if it is known that nobody does.
  * (`weight` and `constant` would be guesses: whether the content ever changes, one run does not say.)
  *
- * Contents. `all`: what was there. `indices`: of buffers all of whose 32-bit words are whole numbers from -2^24 to
- * 2^24, what was there, since kernels may take them for places; any other becomes a fill of the type that its bits look
- * like.
+ * Contents. `all`: what was there. `indices`: of buffers of places (places.c), what was there; any other becomes a fill
+ * by chance of the type that its bits look like, or zeros where they look like none.
  * `none`: zeros, which are places that exist. What was not recorded is zeros, too, and `captured.unknown` names it.
  *
  * Copies from the host and to it, where they are no content and no result (piece.c), become copy steps from buffers
- * hostN and to buffers takenN. `captured` says what no other member can: where the graph comes from, which stream each
- * launch was on and which others it waited for, what the program got (SHA-256 of each copy to the host).
+ * hostN and to buffers takenN. What the program ordered is order.c's. `captured` says what no other member can: where
+ * the graph comes from, which of the program's streams each launch was on, what the program got (SHA-256 of each copy to
+ * the host).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,24 +21,14 @@
 #include "base/str.h"
 #include "capture/capture-priv.h"
 
-struct last { /* of a stream */
-    uint64_t stream;
-    uint32_t number, launch;      /* launch: the last on it, CAP_NONE */
-    struct dt_vec(uint32_t) wait; /* launches that the next one waits for */
-};
-struct mark { /* an event, and the last launch before it was recorded */
-    uint64_t event;
-    uint32_t launch;
-};
 struct writer {
     struct cap_trace *t;
     const struct cap_range *r;
     struct cap_pieces *p;
     const struct cap_about *about;
     json_t *modules, *buffers, *launches, *unknown, *taken, *streams, *waits, *names;
-    struct dt_vec(struct last) stream;
-    struct dt_vec(struct mark) mark;
-    size_t event, extra;
+    struct cap_order_of *order;
+    size_t extra;
     uint32_t nhost, ntaken;
 };
 
@@ -49,9 +39,9 @@ static bool exponents(const uint8_t *p, uint64_t n, unsigned bytes, unsigned shi
 {
     uint64_t fit = 0, all = 0;
     for (uint64_t i = 0; i + bytes <= n; i += bytes) {
-        uint32_t v = 0;
+        uint64_t v = 0;
         memcpy(&v, p + i, bytes);
-        unsigned x = v >> shift & mask;
+        unsigned x = (unsigned)(v >> shift) & mask;
         all += v != 0;
         fit += v && x >= lo && x <= hi;
     }
@@ -60,20 +50,35 @@ static bool exponents(const uint8_t *p, uint64_t n, unsigned bytes, unsigned shi
 
 static const char *looks_like(const uint8_t *p, uint64_t n)
 {
-    return exponents(p, n, 4, 23, 255, 87, 157)  ? "f32"
-           : exponents(p, n, 2, 7, 255, 87, 157) ? "bf16"
-           : exponents(p, n, 2, 10, 31, 3, 22)   ? "f16"
-                                                 : NULL;
+    return exponents(p, n, 4, 23, 255, 87, 157)      ? "f32"
+           : exponents(p, n, 8, 52, 2047, 983, 1053) ? "f64"
+           : exponents(p, n, 2, 7, 255, 87, 157)     ? "bf16"
+           : exponents(p, n, 2, 10, 31, 3, 22)       ? "f16"
+                                                     : NULL;
+}
+
+static bool all_zero(const uint8_t *p, uint64_t n)
+{
+    uint64_t i = 0;
+    while (i < n && !p[i])
+        i++;
+    return i == n;
+}
+
+static json_t *random_json(const struct writer *w, const char *type, bool whole)
+{
+    return json_pack("{s:[ii], s:s, s:i}", "uniform", whole ? -100 : -1, whole ? 100 : 1, "dtype", type, "seed",
+                     (int)json_object_size(w->buffers));
 }
 
 static void content_json(struct writer *w, json_t *b, const char *name, const uint8_t *p, uint64_t n, bool known,
-                         bool ours)
+                         bool ours, enum cap_says says)
 {
-    bool zero = false;
-    const char *type = p && known ? looks_like(p, n) : NULL;
-    bool whole = p && known && cap_whole_numbers(p, n, &zero);
-    bool take = p && known && (ours || w->about->data == CAP_DATA_ALL || (whole && w->about->data == CAP_DATA_INDICES));
-    if (!take && !(known && zero))
+    bool there = p && known, zero = there && all_zero(p, n), whole = there && cap_whole_numbers(p, n);
+    bool places = says == CAP_PLACES || (says == CAP_IN_DOUBT && whole);
+    bool take = there && (ours || w->about->data == CAP_DATA_ALL || (places && w->about->data == CAP_DATA_INDICES));
+    const char *type = there && !whole ? looks_like(p, n) : NULL;
+    if (!take && !zero)
         json_array_append_new(w->unknown, json_string(name));
     if (take && !zero) {
         struct dt_str s = {0};
@@ -81,9 +86,9 @@ static void content_json(struct writer *w, json_t *b, const char *name, const ui
         json_object_set_new(b, "data", json_string(s.s ? s.s : ""));
         dt_str_done(&s);
     } else if (type && !zero)
-        json_object_set_new(b, "fill",
-                            json_pack("{s:[ii], s:s, s:i}", "uniform", -1, 1, "dtype", type, "seed",
-                                      (int)json_object_size(w->buffers)));
+        json_object_set_new(b, "fill", random_json(w, type, false));
+    else if (whole && !zero && says == CAP_NUMBERS)
+        json_object_set_new(b, "fill", random_json(w, "i32", true));
     else
         json_object_set_new(b, "fill", json_pack("{s:b}", "zero", 1));
 }
@@ -93,50 +98,8 @@ static void buffer_json(struct writer *w, const struct cap_piece *p)
     const char *role = !p->written ? "input" : p->needs ? "inout" : p->outside ? "output" : "intermediate";
     json_t *b = json_pack("{s:I, s:s}", "bytes", (json_int_t)(p->hi - p->lo), "role", role);
     if (p->needs || !p->written)
-        content_json(w, b, p->name, p->data, p->hi - p->lo, p->data && p->known, p->module);
+        content_json(w, b, p->name, p->data, p->hi - p->lo, p->data && p->known, p->module, p->says);
     json_object_set_new(w->buffers, p->name, b);
-}
-
-/* ---- streams ---- */
-static struct last *stream_of(struct writer *w, uint64_t stream)
-{
-    for (size_t i = 0; i < w->stream.n; i++)
-        if (w->stream.p[i].stream == stream)
-            return &w->stream.p[i];
-    struct last x = {.stream = stream, .number = (uint32_t)w->stream.n, .launch = CAP_NONE};
-    return dt_push(&w->stream, x) ? &w->stream.p[w->stream.n - 1] : NULL;
-}
-
-/* Events that stand before an operation. */
-static void events_until(struct writer *w, uint32_t op)
-{
-    for (; w->event < w->t->event.n && w->t->event.p[w->event].op <= op; w->event++) {
-        const struct cap_order *o = &w->t->event.p[w->event].order;
-        struct last *s = stream_of(w, o->stream);
-        size_t i = 0;
-        while (i < w->mark.n && w->mark.p[i].event != o->event)
-            i++;
-        if (s && o->what == CAP_RECORD) {
-            if (i == w->mark.n && !dt_push(&w->mark, (struct mark){o->event, CAP_NONE}))
-                return;
-            w->mark.p[i].launch = s->launch;
-        } else if (s && o->what == CAP_WAIT && i < w->mark.n && w->mark.p[i].launch != CAP_NONE)
-            (void)dt_push(&s->wait, w->mark.p[i].launch);
-    }
-}
-
-static void placed(struct writer *w, uint64_t stream)
-{
-    struct last *s = stream_of(w, stream);
-    json_t *waits = json_array();
-    for (size_t i = 0; s && i < s->wait.n; i++)
-        json_array_append_new(waits, json_integer(s->wait.p[i]));
-    json_array_append_new(w->streams, json_integer(s ? s->number : 0));
-    json_array_append_new(w->waits, waits);
-    if (s) {
-        s->launch = (uint32_t)json_array_size(w->launches) - 1;
-        s->wait.n = 0;
-    }
 }
 
 /* ---- launches ---- */
@@ -154,23 +117,23 @@ static const char *plain_name(struct cap_trace *t, const char *entry)
     return n && n <= strlen(end) ? dt_arena_strndup(&t->arena, end, n) : entry;
 }
 
-static void launch_add(struct writer *w, json_t *l, const char *name, uint64_t stream)
+static void launch_add(struct writer *w, uint32_t op, json_t *l, const char *name)
 {
     json_int_t same =
         json_integer_value(json_object_get(w->names, name)) + 1; /* names are unique: the second is NAME-2 */
     json_object_set_new(w->names, name, json_integer(same));
     json_object_set_new(l, "name", same == 1 ? json_string(name) : json_sprintf("%s-%lld", name, (long long)same));
     json_array_append_new(w->launches, l);
-    placed(w, stream);
+    cap_order_launch(w->order, op);
 }
 
-static void copy_add(struct writer *w, const char *from, uint64_t at, const char *to, uint64_t to_at, uint64_t n,
-                     const char *name, uint64_t stream)
+static void copy_add(struct writer *w, uint32_t op, const char *from, uint64_t at, const char *to, uint64_t to_at,
+                     uint64_t n, const char *name)
 {
-    launch_add(w,
+    launch_add(w, op,
                json_pack("{s:{s:{s:s, s:I}, s:{s:s, s:I}, s:I}}", "copy", "from", "buffer", from, "offset",
                          (json_int_t)at, "to", "buffer", to, "offset", (json_int_t)to_at, "bytes", (json_int_t)n),
-               name, stream);
+               name);
 }
 
 static void taken_add(struct writer *w, const struct cap_extra *x, const char *buffer, uint64_t at)
@@ -203,12 +166,13 @@ static void extras(struct writer *w, uint32_t op, const bool *used)
             dt_arena_printf(&w->t->arena, "%s%u", give ? "host" : "taken", give ? w->nhost++ : w->ntaken++);
         json_t *b = json_pack("{s:I, s:s}", "bytes", (json_int_t)n, "role", give ? "input" : "output");
         if (give)
-            content_json(w, b, name, o->data ? o->data + (x->lo - o->point[0].off) : NULL, n, o->data != NULL, o->ours);
+            content_json(w, b, name, o->data ? o->data + (x->lo - o->point[0].off) : NULL, n, o->data != NULL, o->ours,
+                         p->says);
         json_object_set_new(w->buffers, name, b);
         if (give)
-            copy_add(w, name, 0, p->name, x->lo - p->lo, n, "give", o->stream);
+            copy_add(w, op, name, 0, p->name, x->lo - p->lo, n, "give");
         else {
-            copy_add(w, p->name, x->lo - p->lo, name, 0, n, "take", o->stream);
+            copy_add(w, op, p->name, x->lo - p->lo, name, 0, n, "take");
             taken_add(w, x, name, 0);
         }
     }
@@ -218,16 +182,15 @@ static void graph_steps(struct writer *w, const bool *used)
 {
     for (uint32_t op = w->r->begin; op < w->r->end; op++) {
         const struct cap_op *o = &w->t->op.p[op];
-        events_until(w, op);
-        if (o->kind == CAP_GIVE || o->kind == CAP_TAKE) {
+        cap_order_begin(w->order, op);
+        if (o->kind == CAP_GIVE || o->kind == CAP_TAKE)
             extras(w, op, used);
-            continue;
-        }
-        launch_add(w, cap_launch_json(w->t, op, place_of, w),
-                   o->kind == CAP_KERNEL   ? plain_name(w->t, w->t->entry.p[o->launch.function].name)
-                   : o->kind == CAP_MEMSET ? "memset"
-                                           : "copy",
-                   o->stream);
+        else
+            launch_add(w, op, cap_launch_json(w->t, op, place_of, w),
+                       o->kind == CAP_KERNEL   ? plain_name(w->t, w->t->entry.p[o->launch.function].name)
+                       : o->kind == CAP_MEMSET ? "memset"
+                                               : "copy");
+        cap_order_end(w->order, op);
     }
 }
 
@@ -264,8 +227,10 @@ json_t *cap_graph(struct cap_trace *t, const struct cap_range *r, struct cap_pie
                        .taken = json_array(),
                        .streams = json_array(),
                        .waits = json_array(),
-                       .names = json_object()};
+                       .names = json_object(),
+                       .order = cap_order_new(t, r->end - r->begin + (uint32_t)p->extra.n)};
     bool *used = dt_new_array(&t->arena, bool, p->piece.n + 1);
+    cap_places(t, r, p);
     memset(used, 0, (p->piece.n + 1) * sizeof *used);
     for (uint32_t i = r->begin; i < r->end; i++)
         for (uint32_t k = 0; k < t->op.p[i].npoint; k++)
@@ -279,7 +244,10 @@ json_t *cap_graph(struct cap_trace *t, const struct cap_range *r, struct cap_pie
             !(variable && x->module && !x->written)) /* else it is as its module has it, and needs no buffer */
             buffer_json(&w, &p->piece.p[i]);
     }
-    graph_steps(&w, used);
+    if (w.order)
+        graph_steps(&w, used);
+    bool ordered = w.order && cap_order_put(w.order, w.launches, w.streams, w.waits);
+    w.order = w.order ? cap_order_free(w.order) : NULL;
     json_t *step = r->period
                        ? json_pack("{s:i, s:i, s:i}", "begin", r->begin, "operations", r->period, "passes", r->passes)
                        : json_null();
@@ -288,13 +256,9 @@ json_t *cap_graph(struct cap_trace *t, const struct cap_range *r, struct cap_pie
                             "launches", w.launches, "captured", "program", about->program, "data", kept[about->data],
                             "step", step, "ended", t->ended, "cut_off", r->cut, "cut", cuts(t), "unknown", w.unknown,
                             "taken", w.taken, "streams", w.streams, "after", w.waits);
-    for (size_t i = 0; i < w.stream.n; i++)
-        free(w.stream.p[i].wait.p);
-    free(w.stream.p);
-    free(w.mark.p);
     json_decref(w.names);
     cap_pieces_done(p);
-    if (!doc || dt_arena_failed(&t->arena)) {
+    if (!doc || !ordered || dt_arena_failed(&t->arena)) {
         json_decref(doc);
         dt_err_set(e, DT_E_NOMEM, "out of memory");
         return NULL;

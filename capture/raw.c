@@ -14,13 +14,11 @@
 
 #define WHOLE_MAX (1 << 24)
 
-bool cap_whole_numbers(const uint8_t *p, uint64_t n, bool *zero)
+bool cap_whole_numbers(const uint8_t *p, uint64_t n)
 {
-    *zero = true;
     for (uint64_t i = 0; i + 4 <= n; i += 4) {
         int32_t v;
         memcpy(&v, p + i, 4);
-        *zero = *zero && !v;
         if (v < -WHOLE_MAX || v > WHOLE_MAX)
             return false;
     }
@@ -193,7 +191,6 @@ static void raw_buffer(json_t *all, const char *name, uint64_t bytes, const uint
 
 json_t *cap_raw(struct cap_trace *t, uint32_t begin, uint32_t end, bool content, struct dt_err *e)
 {
-    bool zero;
     json_t *modules = cap_modules_json(t, begin, end), *buffers = json_object(), *launches = json_array();
     for (uint32_t m = 0; m < t->memory.n; m++) {
         const struct cap_memory *x = &t->memory.p[m];
@@ -212,7 +209,7 @@ json_t *cap_raw(struct cap_trace *t, uint32_t begin, uint32_t end, bool content,
         }
         if (o->kind == CAP_GIVE)
             raw_buffer(buffers, dt_arena_printf(&t->arena, "h%u", i), o->bytes,
-                       o->data && (content || cap_whole_numbers(o->data, o->bytes, &zero)) ? o->data : NULL);
+                       o->data && (content || cap_whole_numbers(o->data, o->bytes)) ? o->data : NULL);
         json_array_append_new(launches, cap_launch_json(t, i, raw_place, t));
     }
     json_t *doc = json_pack("{s:i, s:s, s:o, s:o, s:o}", "dovetail", 1, "name", "captured", "modules", modules,

@@ -19,6 +19,7 @@
 struct reader {
     struct cap_trace *t;
     struct dt_err *e;
+    uint32_t by;                  /* of the record at hand */
     struct dt_vec(uint32_t) live; /* memory that lives now */
 };
 
@@ -59,6 +60,7 @@ static int op_add(struct reader *r, struct cap_op o)
 {
     if (r->t->op.n >= CAP_MAX_OPS)
         return dt_err_set(r->e, DT_E_TOO_LARGE, "the program makes more than %u launches and copies", CAP_MAX_OPS);
+    o.by = r->by;
     return dt_push(&r->t->op, o) ? 0 : nomem(r);
 }
 
@@ -214,6 +216,7 @@ static int read_copy(struct reader *r, const uint8_t *p, size_t n)
                                    : to_host ? CAP_TAKE
                                              : CAP_DEVICE_COPY,
                            .stream = c.stream,
+                           .host = own,
                            .bytes = row,
                            .data = from_host && data ? data + i * c.width : NULL,
                            .number = c.number};
@@ -281,7 +284,7 @@ static int read_one(struct reader *r, uint32_t kind, const uint8_t *p, size_t n)
 {
     struct cap_alloc a;
     struct cap_free f;
-    struct cap_event x = {.op = now(r)};
+    struct cap_event x = {.op = now(r), .by = r->by};
     struct cap_device d;
     switch (kind) {
     case CAP_DEVICE:
@@ -337,6 +340,7 @@ static int read_all(struct reader *r, const uint8_t *p, size_t len, const struct
         at += sizeof h;
         if (!h.kind || h.kind >= CAP_KINDS || h.bytes > len - at)
             break;
+        r->by = h.by;
         err = read_one(r, h.kind, p + at, h.bytes);
         for (; i < r->t->memory.n && i < n; i++)
             r->t->memory.p[i].used = found[i].used;

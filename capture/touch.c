@@ -195,6 +195,21 @@ int cap_contents(struct cap_trace *t, const json_t *outputs, struct dt_err *e)
     return 0;
 }
 
+/* What the analysis says of the arguments of a launch. */
+static int decides_read(struct cap_trace *t, struct cap_op *o, const json_t *list)
+{
+    size_t i;
+    const json_t *v;
+    bool *yes = json_is_array(list) ? dt_new_array(&t->arena, bool, o->launch.nparam + 1) : NULL;
+    if (yes)
+        memset(yes, 0, (o->launch.nparam + 1) * sizeof *yes);
+    json_array_foreach (yes ? list : NULL, i, v)
+        if (json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) < o->launch.nparam)
+            yes[json_integer_value(v)] = true;
+    o->decides = yes;
+    return json_is_array(list) && !yes ? DT_E_NOMEM : 0;
+}
+
 int cap_touches(struct cap_trace *t, uint32_t begin, uint32_t end, const json_t *analysis, struct dt_err *e)
 {
     const json_t *list = json_object_get(analysis, "launches");
@@ -206,6 +221,8 @@ int cap_touches(struct cap_trace *t, uint32_t begin, uint32_t end, const json_t 
             continue;
         err = o->kind == CAP_KERNEL ? kernel_touches(t, o, json_object_get(json_array_get(list, at), "footprints"))
                                     : plain_touches(t, o);
+        if (!err && o->kind == CAP_KERNEL)
+            err = decides_read(t, o, json_object_get(json_array_get(list, at), "decides"));
         at += o->kind != CAP_TAKE;
     }
     if (!err && at != json_array_size(list))

@@ -36,10 +36,16 @@ enum cap_kind {
     CAP_KINDS
 };
 
+/* by: the thread of the program that asked, by number; and of a record with a stream: that is one which does not wait for
+ * the default stream (CU_STREAM_NON_BLOCKING). */
+enum { CAP_THREAD = 0x7fffffff };
+#define CAP_APART 0x80000000u
 struct cap_head {
-    uint32_t kind, pad;
+    uint32_t kind, by;
     uint64_t bytes;
 };
+/* Streams that have no handle of their own: 0 is the default stream too. */
+enum { CAP_LEGACY = 1, CAP_PER_THREAD };
 struct cap_device {
     uint32_t cc, driver; /* 90; as cuDriverGetVersion gives it */
 };
@@ -89,7 +95,18 @@ struct cap_map { /* what cuTensorMapEncodeTiled made of what; [i] is 0 from rank
     uint64_t at, dim[5], stride[5]; /* stride: of dimensions 1 and up, as it is given */
     uint32_t box[5], step[5], type, rank, interleave, swizzle, l2, fill;
 };
-enum { CAP_RECORD, CAP_WAIT, CAP_SYNC_STREAM, CAP_SYNC_EVENT, CAP_SYNC_ALL };
+enum {
+    CAP_RECORD,
+    CAP_WAIT,
+    CAP_SYNC_STREAM, /* also after a copy to the host that has ended when its call comes back */
+    CAP_SYNC_EVENT,
+    CAP_SYNC_ALL,
+    CAP_GONE,       /* the stream, or else the event, was destroyed */
+    CAP_GRAPH,      /* what follows is a CUDA graph's, until CAP_GRAPH_END */
+    CAP_NODE_AFTER, /* its next node follows node number `event` */
+    CAP_NODE,       /* what follows is node number `event`'s, from 0 up */
+    CAP_GRAPH_END
+};
 struct cap_order {
     uint64_t stream, event;
     uint32_t what, pad;

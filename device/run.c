@@ -21,7 +21,7 @@
 
 #define RED 512u
 #define ALIGN 512u
-#define MAX_STREAMS 64
+#define MAX_STREAMS 1024
 
 static int run_place(struct dev_run *r, struct dt_err *e)
 {

@@ -217,7 +217,7 @@ static void digest_launch(struct digest *d, const struct dt_launch *l)
         num(d, l->bytes);
         num(d, l->value);
     }
-    if (!d->g->is_plan)
+    if (!d->g->is_plan && !d->g->streams)
         return;
     num(d, l->stream);
     num(d, l->programmatic);
@@ -232,7 +232,9 @@ static void all(struct digest *d, uint32_t *order)
 {
     const struct dt_graph *g = d->g;
     uint32_t used = 0;
-    dt_sha256_addstr(&d->h, g->is_plan ? "dovetail plan 1" : "dovetail graph 1");
+    dt_sha256_addstr(&d->h, g->is_plan   ? "dovetail plan 1"
+                            : g->streams ? "dovetail graph 1 on several streams"
+                                         : "dovetail graph 1");
     num(d, g->nlaunch);
     for (uint32_t i = 0; i < g->nlaunch; i++)
         digest_launch(d, &g->launch[i]);

@@ -93,7 +93,7 @@ struct dt_launch {
     uint32_t dst, src;
     uint64_t dst_offset, src_offset, bytes;
     uint8_t value;
-    /* plans */
+    /* plans, and graphs on several streams */
     uint32_t stream;
     const char **after; /* launch names */
     uint32_t *after_at; /* and their numbers */
@@ -106,6 +106,9 @@ struct dt_graph {
     json_t *json; /* the parsed document, kept for the strings in it */
     const char *name;
     bool is_plan;
+    /* a graph, no plan, whose launches are on several streams, or start early: `stream`, `after` and `programmatic` are the
+     * poster's. In rewrite/, of each graph on the way to its plan */
+    bool streams;
     struct dt_module *module;
     uint32_t nmodule;
     struct dt_buffer *buffer;
@@ -128,7 +131,8 @@ struct dt_graph {
 #define DT_MAX_CUBIN (64u << 20)
 #define DT_MAX_DOCUMENT (256u << 20)
 
-/* Parse a graph or a plan (a document with "plan" members: launches that carry `stream`/`after`, or with `baseline`).
+/* Parse a graph or a plan (a document with "plan" members: `baseline` and the like, or launches that carry `stream`,
+ * `after` or `programmatic` where the document does not say that it is a graph, by `dovetail`).
  * DT_E_JSON with line and column, DT_E_GRAPH with a JSON pointer, DT_E_TOO_LARGE, DT_E_UNSUPPORTED. */
 int dt_graph_parse(const char *text, size_t len, struct dt_graph **ret, struct dt_err *e);
 int dt_graph_from_json(json_t *doc, struct dt_graph **ret, struct dt_err *e); /* takes a reference of its own; do not

@@ -184,7 +184,8 @@ static int copy_step(struct g_parser *p, json_t *o, const struct g_at *at, struc
     return 0;
 }
 
-static int plan_members(struct g_parser *p, json_t *o, const struct g_at *at, struct dt_launch *l)
+/* Where it stands among the streams. */
+static int placing(struct g_parser *p, json_t *o, const struct g_at *at, struct dt_launch *l)
 {
     json_t *v = json_object_get(o, "stream");
     uint64_t n;
@@ -234,7 +235,16 @@ static int launch_step(struct g_parser *p, json_t *o, const struct g_at *at, uin
     r = set    ? memset_step(p, set, G_KEY(at, "memset"), l)
         : copy ? copy_step(p, copy, G_KEY(at, "copy"), l)
                : launch_kernel(p, o, at, l);
-    return r < 0 || !p->g->is_plan ? r : plan_members(p, o, at, l);
+    return r < 0 ? r : placing(p, o, at, l);
+}
+
+/* On one stream, whatever its number, what `after` says is said already, but for a launch that starts early. */
+static void several_streams(struct dt_graph *g)
+{
+    for (uint32_t i = 1; i < g->nlaunch; i++)
+        g->streams |= g->launch[i].stream != g->launch[0].stream || g->launch[i].programmatic;
+    for (uint32_t i = 0; i < g->nlaunch && !g->streams; i++)
+        g->launch[i].stream = g->launch[i].nafter = g->launch[i].programmatic = 0;
 }
 
 int g_parse_launches(struct g_parser *p, json_t *v, const struct g_at *at)
@@ -260,5 +270,7 @@ int g_parse_launches(struct g_parser *p, json_t *v, const struct g_at *at)
             return g_bad(p, DT_E_GRAPH, G_KEY(here, "name"), "two launches are named '%s'", g->launch[i].name);
         g->nlaunch++;
     }
+    if (!g->is_plan)
+        several_streams(g);
     return 0;
 }

@@ -366,14 +366,15 @@ static int parse_buffers(struct g_parser *p, json_t *v, const struct g_at *at, b
 static bool looks_like_plan(json_t *doc)
 {
     static const char *const top[] = {"baseline", "optimized", "rewrites", "scratch"};
-    static const char *const each[] = {"stream", "after", "programmatic"};
+    static const char *const each[] = {"programmatic", "stream", "after"};
+    size_t n = json_object_get(doc, "dovetail") ? 0 : sizeof each / sizeof *each;
     json_t *l;
     size_t i;
     for (size_t k = 0; k < sizeof top / sizeof *top; k++)
         if (json_object_get(doc, top[k]))
             return true;
     json_array_foreach (json_object_get(doc, "launches"), i, l)
-        for (size_t k = 0; k < sizeof each / sizeof *each; k++)
+        for (size_t k = 0; k < n; k++)
             if (json_object_get(l, each[k]))
                 return true;
     return false;

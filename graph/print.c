@@ -184,13 +184,14 @@ json_t *dt_launch_to_json(const struct dt_graph *g, const struct dt_launch *l)
         print_put(o, "bytes", print_number(l->bytes), &failed);
         print_put(v, "copy", o, &failed);
     }
-    if (g->is_plan) {
+    if (g->is_plan || g->streams || l->stream || l->nafter) {
         json_t *after = json_array();
         for (uint32_t i = 0; i < l->nafter; i++)
             print_push(after, json_string_nocheck(l->after[i]), &failed);
         print_put(v, "stream", json_integer(l->stream), &failed);
         print_put(v, "after", after, &failed);
-        print_put(v, "programmatic", json_boolean(l->programmatic), &failed);
+        if (g->is_plan || l->programmatic)
+            print_put(v, "programmatic", json_boolean(l->programmatic), &failed);
     }
     return print_finish(v, failed);
 }

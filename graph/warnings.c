@@ -10,7 +10,7 @@
  *   no-output        no buffer is an output or inout: nothing that the graph computes is looked at, and nothing can be
  *                    compared
  *   streams          the program that was captured had launches on streams that nothing orders, so they may have run
- *                    side by side; here they are posted one after another
+ *                    side by side, and the document, of an older capture, has them one after another
  *
  * Warnings about what kernels do are made by analysis/report/warnings.c and by the gate. A list holds DT_MAX_WARNINGS
  * at most and counts the others, so that the answer to a hostile document is no larger than the document. Plans have no
@@ -143,17 +143,18 @@ static void warnings_step(struct dt_warnings *w, json_t *o, const struct g_at *a
     json_t *set = json_object_get(o, "memset"), *copy = json_object_get(o, "copy"), *a;
     size_t i;
     if (set) {
-        warnings_members(w, o, at, "a memset step", "name, memset", name);
+        warnings_members(w, o, at, "a memset step", "name, memset, stream, after", name);
         warnings_members(w, set, G_KEY(at, "memset"), "a memset", "buffer, offset, bytes, value", name);
     } else if (copy) {
         const struct g_at *here = G_KEY(at, "copy");
-        warnings_members(w, o, at, "a copy step", "name, copy", name);
+        warnings_members(w, o, at, "a copy step", "name, copy, stream, after", name);
         warnings_members(w, copy, here, "a copy", "from, to, bytes", name);
         warnings_members(w, json_object_get(copy, "from"), G_KEY(here, "from"), "a place", "buffer, offset", name);
         warnings_members(w, json_object_get(copy, "to"), G_KEY(here, "to"), "a place", "buffer, offset", name);
     } else {
-        warnings_members(w, o, at, "a launch", "name, module, entry, grid, block, cluster, shared, args, cooperative",
-                         name);
+        warnings_members(
+            w, o, at, "a launch",
+            "name, module, entry, grid, block, cluster, shared, args, cooperative, stream, after, programmatic", name);
         json_array_foreach (json_object_get(o, "args"), i, a)
             warnings_argument(w, a, G_INDEX(G_KEY(at, "args"), i), name);
     }
@@ -234,7 +235,8 @@ void dt_graph_warnings(const struct dt_graph *g, struct dt_warnings *w)
     json_array_foreach (json_object_get(g->json, "launches"), i, v)
         warnings_step(w, v, G_INDEX(launches, i), g->launch[i].name);
     warnings_todo(w, g->json);
-    warnings_streams(w, json_object_get(g->json, "captured"));
+    if (!g->streams)
+        warnings_streams(w, json_object_get(g->json, "captured"));
     for (uint32_t b = 0; b < g->nbuffer; b++)
         out |= g->buffer[b].role == DT_OUTPUT || g->buffer[b].role == DT_INOUT;
     if (!out)

@@ -130,7 +130,7 @@ static int trace_launches(struct trace *t, const struct rep_source *s, const str
         double begin, end;
         if (!rep_span(x, i, &begin, &end))
             break;
-        json_int_t stream = plan ? json_integer_value(json_object_get(json_array_get(x->launches, i), "stream")) : 0;
+        json_int_t stream = json_integer_value(json_object_get(json_array_get(x->launches, i), "stream"));
         int k = track_of(&all, t, pid, stream, ns(begin));
         if (k < 0)
             break;

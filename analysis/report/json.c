@@ -11,7 +11,8 @@
  *
  * blocks ascending, those that touch nothing left out. A range is [lo, hi], bytes lo to hi - 1 of the buffer, or
  * [lo, hi, step, count]: count such ranges, each step bytes after the one before. null where a launch has more than
- * MAX_RANGES ranges.
+ * MAX_RANGES ranges. And "decides": by number, the arguments whose memory decides what the launch touches
+ * (taint/deciders.c); null where that is not known.
  *
  * `pictures` are those of picture.c.
  *
@@ -19,8 +20,12 @@
  * (daemon/shared/lookup.c).
  */
 #include "analysis/report/picture.h"
+#include "analysis/taint/taint.h"
 
 #include <math.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
 
 #define MAX_RANGES (1u << 20) /* of one launch */
 
@@ -109,6 +114,32 @@ static json_t *footprints(const struct ana_launch *l, const struct dt_graph *g)
         json_decref(o);
     }
     return list;
+}
+
+/* The numbers of the arguments that decide what launch `launch` touches; as for an earlier launch of the same entry with
+ * addresses in the same places. Null: not known. */
+static json_t *decides(const struct dev_prog *p, uint32_t launch, const json_t *launches)
+{
+    const struct dt_launch *l = &p->graph->launch[launch], *was = p->graph->launch;
+    bool known = false, *yes = dt_calloc((size_t)l->narg + 1, sizeof *yes);
+    json_t *list = json_array();
+    for (uint32_t k = launch; k-- > 0 && l->kind == DT_KERNEL;)
+        if (was[k].kind == DT_KERNEL && p->step[k].entry == p->step[launch].entry && was[k].narg == l->narg &&
+            ana_same_places(was[k].arg, l->arg, l->narg)) {
+            free(yes);
+            json_decref(list);
+            return json_incref(json_object_get(json_array_get(launches, k), "decides"));
+        }
+    if (!yes || !list || ana_deciders(p, launch, yes, &known, NULL) < 0)
+        known = false;
+    for (uint32_t i = 0; known && i < l->narg; i++)
+        if (yes[i])
+            json_array_append_new(list, json_integer(i));
+    free(yes);
+    if (known)
+        return list;
+    json_decref(list);
+    return json_null();
 }
 
 static json_t *json_names(const struct ana_edge *e, const struct dt_graph *g)
@@ -206,8 +237,10 @@ json_t *ana_to_json(const struct ana_result *r, const struct dev_info *dev, cons
     int bad = 0;
     for (uint32_t i = 0; i < g->nlaunch; i++) {
         json_t *l = launch_json(&r->prog->step[i], &g->launch[i], dev);
-        if (l && maps)
+        if (l && maps) {
             bad |= json_object_set_new(l, "footprints", footprints(&r->launch[i], g));
+            bad |= json_object_set_new(l, "decides", decides(r->prog, i, launches));
+        }
         bad |= json_array_append_new(launches, l);
     }
     for (uint32_t i = 0; i < r->nedge; i++)

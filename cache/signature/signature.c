@@ -11,6 +11,7 @@
  *   l0.geometry    "grid … block … cluster … shared … module m0"
  *   l0.arguments   every argument: buffers by number and offset, scalars by type and bits, structs by bytes and
  *                  addresses, tensor maps by their fields
+ *   l0.order       "stream … after l… programmatic", of a graph on several streams, or with launches that start early
  *   b0.shape       bytes, role, "constant", the name of a module's variable
  *   b0.content     SHA-256 of the content of a constant buffer
  *
@@ -151,6 +152,19 @@ static int signature_launch(struct sign *s, uint32_t i, const struct ptx_functio
         if (l->kind == DT_COPY)
             signature_buffer(s, &args, l->src, l->src_offset);
         signature_buffer(s, &args, l->dst, l->dst_offset);
+    }
+    if (s->g->streams) {
+        struct dt_str order = {0};
+        dt_str_addf(&order, "stream %u after", l->stream);
+        for (uint32_t k = 0; k < l->nafter; k++)
+            dt_str_addf(&order, " l%u", l->after_at[k]);
+        dt_str_add(&order, l->programmatic ? " programmatic" : "");
+        if ((r = factor(s, 'l', i, "order", &order)) < 0) {
+            dt_str_done(&kernel);
+            dt_str_done(&geometry);
+            dt_str_done(&args);
+            return r;
+        }
     }
     int r1 = factor(s, 'l', i, "kernel", &kernel), r2 = factor(s, 'l', i, "geometry", &geometry),
         r3 = factor(s, 'l', i, "arguments", &args);

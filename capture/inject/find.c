@@ -5,11 +5,10 @@
  * version of CUDA that the program knows: entries.def of the software device has all shapes. Nothing else is changed:
  * a name that is not in hooks.def, and every name where nothing is captured, is the driver's own.
  *
- * InitializeInjection is for a driver that finds the library by CUDA_INJECTION64_PATH. The runtime's tables are filled
- * by then, so that alone it sees nothing, and says so; with the preload it has nothing left to do.
+ * InitializeInjection is for a driver that finds the library by CUDA_INJECTION64_PATH. Callers have the driver's addresses
+ * by then: takeover.c changes them. With the preload it has nothing left to do.
  */
 #include <dlfcn.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "capture/inject/inject.h"
@@ -126,14 +125,57 @@ __attribute__((optimize("O2"), noinline)) void *dlsym(void *restrict handle, con
     return f(handle, name);
 }
 
+/* The driver's own addresses, and ours. An entry may have two: as dlsym finds it, and as cuGetProcAddress gives it. */
+const struct inj_swap *inj_swaps(size_t *ret_n)
+{
+    static struct inj_swap all[2 * (sizeof hooks / sizeof *hooks) + 3];
+    size_t n = 0;
+    proc_t *get;
+    dlsym_t *mine = dlsym;
+    CUresult (*old)(const char *, void **, int, cuuint64_t) = cuGetProcAddress;
+    proc_t *proc = cuGetProcAddress_v2;
+    *(void **)&get = inj_symbol("cuGetProcAddress_v2");
+    struct inj_swap more[] = {{"cuGetProcAddress_v2", *(void **)&get, *(void **)&proc},
+                              {"cuGetProcAddress", inj_symbol("cuGetProcAddress"), *(void **)&old},
+                              {"dlsym", (void *)real_dlsym(), *(void **)&mine}};
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        if (more[i].from)
+            all[n++] = more[i];
+    for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++) {
+        void *real = inj_symbol(hooks[i].symbol), *given = NULL;
+        size_t k = 0;
+        while (k < sizeof shapes / sizeof *shapes && strcmp(shapes[k].symbol, hooks[i].symbol) != 0)
+            k++;
+        if (get && k < sizeof shapes / sizeof *shapes) {
+            size_t len = strlen(hooks[i].symbol);
+            bool own =
+                len > 5 && (!strcmp(hooks[i].symbol + len - 5, "_ptds") || !strcmp(hooks[i].symbol + len - 5, "_ptsz"));
+            if (get(shapes[k].name, &given, shapes[k].since,
+                    own ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : CU_GET_PROC_ADDRESS_LEGACY_STREAM,
+                    NULL) != CUDA_SUCCESS)
+                given = NULL;
+        }
+        if (real)
+            all[n++] = (struct inj_swap){hooks[i].symbol, real, hooks[i].hook};
+        if (real && given && given != real)
+            all[n++] = (struct inj_swap){NULL, given, hooks[i].hook};
+    }
+    *ret_n = n;
+    return n && all[0].from ? all : NULL;
+}
+
+static bool alone; /* there by CUDA_INJECTION64_PATH, without the preload */
+
+void inj_objects(void)
+{
+    if (alone)
+        inj_take_over();
+}
+
 int InitializeInjection(void)
 {
-    Dl_info of;
     dlsym_t *f = dlsym;
-    void *first = real_dlsym()(RTLD_DEFAULT, "dlsym");
-    if (first != *(void **)&f && dladdr(first, &of))
-        fprintf(stderr,
-                "dovetail capture: the library was loaded by CUDA_INJECTION64_PATH alone, too late to see calls; "
-                "LD_PRELOAD must name it too, as `dovetail capture` does\n");
+    alone = real_dlsym()(RTLD_DEFAULT, "dlsym") != *(void **)&f && inj_on();
+    inj_objects();
     return 1;
 }

@@ -126,6 +126,24 @@ ON_STREAM(cuMemAllocFromPoolAsync, _ptsz, s, (CUdeviceptr * p, size_t n, CUmemor
           (p, n, pool, s), (void)0, inj_alloc(*p, n, CAP_DEVICE_MEMORY))
 ON_STREAM(cuMemFreeAsync, _ptsz, s, (CUdeviceptr p, CUstream s), (p, s), (void)0, inj_free(p))
 
+/* ---- the beginning ---- */
+/* Once, at cuInit, or at the first launch where that was over. */
+static void device(void)
+{
+    static bool told;
+    struct cap_device c = {0};
+    int major = 0, minor = 0, driver = 0;
+    CUdevice d = 0;
+    if (told || REAL(cuDeviceGet, &d, 0) != CUDA_SUCCESS)
+        return;
+    told = true;
+    REAL(cuDeviceGetAttribute, &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d);
+    REAL(cuDeviceGetAttribute, &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, d);
+    REAL(cuDriverGetVersion, &driver);
+    c.cc = (uint32_t)(10 * major + minor);
+    c.driver = (uint32_t)driver;
+    inj_record(CAP_DEVICE, &c, sizeof c, NULL, 0, NULL, 0);
+}
 /* ---- launches ---- */
 static void launched(const CUlaunchConfig *cfg, CUfunction f, void **params, void **extra)
 {
@@ -147,6 +165,8 @@ static CUlaunchConfig with_stream(const CUlaunchConfig *cfg, CUstream s)
 static void launching(const CUlaunchConfig *cfg, CUfunction f, void **params, void **extra)
 {
     struct inj_launch l;
+    device();
+    inj_objects();
     if (inj_pinned_unwatched() && inj_launch_of(cfg, f, params, extra, &l)) {
         inj_pinned_given(&l);
         inj_launch_done(&l);
@@ -295,6 +315,8 @@ ON_STREAM(cuStreamWaitEvent, _ptsz, s, (CUstream s, CUevent e, unsigned flags), 
 ON_STREAM(cuStreamSynchronize, _ptsz, s, (CUstream s), (s), (void)0, inj_order(at, NULL, CAP_SYNC_STREAM))
 ENTRY(cuEventSynchronize, (CUevent e), (e), inj_order(NULL, e, CAP_SYNC_EVENT))
 ENTRY(cuCtxSynchronize, (void), (), inj_order(NULL, NULL, CAP_SYNC_ALL))
+ENTRY(cuStreamDestroy_v2, (CUstream s), (s), inj_order(s, NULL, CAP_GONE))
+ENTRY(cuEventDestroy_v2, (CUevent e), (e), inj_order(NULL, e, CAP_GONE))
 
 /* ---- graphs ---- */
 ENTRY(cuGraphInstantiateWithFlags, (CUgraphExec * x, CUgraph g, unsigned long long flags), (x, g, flags),
@@ -331,21 +353,4 @@ ENTRY(cuTensorMapEncodeTiled,
       c.at = (uint64_t)(uintptr_t)p; c.type = type; c.rank = rank; c.interleave = interleave; c.swizzle = swizzle;
       c.l2 = l2; c.fill = fill; inj_map(m, &c, dim, stride, box, step))
 
-/* ---- the beginning ---- */
-static void device(void)
-{
-    static bool told;
-    struct cap_device c = {0};
-    int major = 0, minor = 0, driver = 0;
-    CUdevice d = 0;
-    if (told || REAL(cuDeviceGet, &d, 0) != CUDA_SUCCESS)
-        return;
-    told = true;
-    REAL(cuDeviceGetAttribute, &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d);
-    REAL(cuDeviceGetAttribute, &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, d);
-    REAL(cuDriverGetVersion, &driver);
-    c.cc = (uint32_t)(10 * major + minor);
-    c.driver = (uint32_t)driver;
-    inj_record(CAP_DEVICE, &c, sizeof c, NULL, 0, NULL, 0);
-}
 ENTRY(cuInit, (unsigned flags), (flags), device())

@@ -144,6 +144,7 @@ static uint32_t image_of(const uint8_t *p)
 
 void inj_image(const void *handle, bool library, const void *image)
 {
+    inj_objects();
     if (handle && image)
         known_add((struct known){.handle = handle, .library = library, .image = image_of(image)});
 }

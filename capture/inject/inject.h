@@ -25,6 +25,18 @@ void *inj_symbol(const char *symbol); /* the driver's own entry; NULL: it has no
         f_ ? f_(__VA_ARGS__) : CUDA_ERROR_NOT_FOUND;                                                                   \
     })
 
+/* What is to be called in place of the driver's. name NULL: the address alone. The first is one of the driver's own. */
+struct inj_swap {
+    const char *name;
+    void *from, *to;
+};
+const struct inj_swap *inj_swaps(size_t *ret_n); /* NULL: there is no driver */
+/* At a module or a launch, for a library that was not preloaded: objects that came since. */
+void inj_objects(void);
+
+/* ---- takeover.c ---- */
+void inj_take_over(void); /* in all objects that were loaded since */
+
 /* ---- write.c: one record at a time; records of several threads never mix ---- */
 bool inj_on(void); /* is this process captured? Opens the file at the first call. */
 enum inj_data { INJ_NONE, INJ_INDICES, INJ_ALL };

@@ -1,5 +1,7 @@
 /* CUDA graphs: what a launch of one does, as the records of its nodes in an order that its edges allow.
  *
+ * Each node's records come behind those of its number and of the nodes that it follows, so that branches stay apart.
+ *
  * The nodes are read when the graph is instantiated, and again when it is updated (cuGraphExecUpdate, or a kernel
  * node's parameters). What the host gives to a copy is read at each launch. Memory that nodes allocate is an
  * allocation at the first launch. A node that no graph document can say (a host function, a conditional node) is named
@@ -21,6 +23,9 @@ struct op {
     CUDA_MEMCPY3D copy;
     CUdeviceptr at;
     size_t bytes;
+    bool early;      /* a programmatic edge leads to it, and no other */
+    uint32_t *after; /* nodes that it follows, by number; owned */
+    size_t nafter;
 };
 static struct exec {
     CUgraphExec exec;
@@ -40,8 +45,10 @@ static struct exec *exec_at(CUgraphExec e)
 
 static void ops_free(struct exec *x)
 {
-    for (size_t i = 0; i < x->nop; i++)
+    for (size_t i = 0; i < x->nop; i++) {
         inj_launch_done(&x->op[i].launch);
+        free(x->op[i].after);
+    }
     free(x->op);
     x->op = NULL;
     x->nop = 0;
@@ -89,43 +96,99 @@ static bool op_read(struct op *o)
     return r == CUDA_SUCCESS;
 }
 
-static bool op_add(struct exec *x, CUgraphNode node, CUgraphNodeType type)
+struct nodes { /* numbers of nodes */
+    uint32_t *p;
+    size_t n;
+};
+
+static bool nodes_add(struct nodes *v, uint32_t node)
+{
+    uint32_t *p = v->n & (v->n - 1) || !v->n ? v->p : NULL; /* it grows at powers of two */
+    if (!p || !v->n)
+        p = realloc(v->p, (v->n ? 2 * v->n : 1) * sizeof *p);
+    if (!p)
+        return false;
+    v->p = p;
+    p[v->n++] = node;
+    return true;
+}
+
+/* Takes `after` over. */
+static bool op_add(struct exec *x, CUgraphNode node, CUgraphNodeType type, struct nodes *after)
 {
     struct op *p = x->nop < NODES_MAX ? realloc(x->op, (x->nop + 1) * sizeof *p) : NULL;
     if (!p)
         return false;
     x->op = p;
-    p[x->nop++] = (struct op){.node = node, .type = type};
+    p[x->nop++] = (struct op){.node = node, .type = type, .after = after->p, .nafter = after->n};
+    *after = (struct nodes){0};
     return op_read(&p[x->nop - 1]);
 }
 
-static bool list(struct exec *x, CUgraph g, unsigned depth);
+static bool list(struct exec *x, CUgraph g, unsigned depth, const struct nodes *outer);
+
+/* The nodes of a child graph, and one that stands for all of them. */
+static bool child_add(struct exec *x, CUgraphNode node, unsigned depth, struct nodes *after)
+{
+    CUgraph child;
+    size_t first = x->nop;
+    bool ok = REAL(cuGraphChildGraphNodeGetGraph, node, &child) == CUDA_SUCCESS && list(x, child, depth + 1, after);
+    for (size_t i = first, n = x->nop; ok && i < n; i++)
+        ok = nodes_add(after, (uint32_t)i);
+    return ok && op_add(x, node, CU_GRAPH_NODE_TYPE_EMPTY, after);
+}
+
+/* A graph's nodes and edges, as they are gone through. */
+struct shape {
+    CUgraphNode *node, *from, *to; /* of an edge that is done with, from is NULL */
+    CUgraphEdgeData *data;
+    uint32_t *source, *at; /* by edge: the node that it comes from; by node: its number in the list */
+    size_t n, edges;
+};
+
+/* The next node, number i of its graph, whose dependencies have all gone before. */
+static bool list_node(struct exec *x, struct shape *s, size_t i, unsigned depth, const struct nodes *outer)
+{
+    CUgraphNodeType type;
+    struct nodes after = {0};
+    bool ok = REAL(cuGraphNodeGetType, s->node[i], &type) == CUDA_SUCCESS, some = false, early = false;
+    for (size_t k = 0; ok && k < s->edges; k++)
+        if (s->to[k] == s->node[i]) {
+            ok = nodes_add(&after, s->at[s->source[k]]);
+            early = !some && s->data[k].type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+            some = true;
+        }
+    for (size_t k = 0; ok && !some && k < outer->n; k++)
+        ok = nodes_add(&after, outer->p[k]);
+    ok = ok && (type == CU_GRAPH_NODE_TYPE_GRAPH ? child_add(x, s->node[i], depth, &after)
+                                                 : op_add(x, s->node[i], type, &after));
+    free(after.p);
+    if (ok)
+        x->op[x->nop - 1].early = early;
+    s->at[i] = (uint32_t)x->nop - 1;
+    for (size_t k = 0; k < s->edges; k++)
+        if (s->from[k] == s->node[i])
+            s->from[k] = NULL;
+    s->node[i] = NULL;
+    return ok;
+}
 
 /* Nodes whose dependencies have all gone before, again and again. */
-static bool list_ordered(struct exec *x, CUgraphNode *node, size_t n, CUgraphNode *from, CUgraphNode *to, size_t edges,
-                         unsigned depth)
+static bool list_ordered(struct exec *x, struct shape *s, unsigned depth, const struct nodes *outer)
 {
-    for (size_t left = n, before = n + 1; left && left < before;) {
+    for (size_t k = 0; k < s->edges; k++)
+        for (size_t i = 0; i < s->n; i++)
+            if (s->node[i] == s->from[k])
+                s->source[k] = (uint32_t)i;
+    for (size_t left = s->n, before = s->n + 1; left && left < before;) {
         before = left;
-        for (size_t i = 0; i < n; i++) {
-            bool ready = node[i] != NULL;
-            for (size_t k = 0; ready && k < edges; k++)
-                ready = !(to[k] == node[i] && from[k]);
-            if (!ready)
-                continue;
-            CUgraphNodeType type;
-            CUgraph child;
-            if (REAL(cuGraphNodeGetType, node[i], &type) != CUDA_SUCCESS)
+        for (size_t i = 0; i < s->n; i++) {
+            bool ready = s->node[i] != NULL;
+            for (size_t k = 0; ready && k < s->edges; k++)
+                ready = !(s->to[k] == s->node[i] && s->from[k]);
+            if (ready && !list_node(x, s, i, depth, outer))
                 return false;
-            if (type == CU_GRAPH_NODE_TYPE_GRAPH
-                    ? REAL(cuGraphChildGraphNodeGetGraph, node[i], &child) != CUDA_SUCCESS || !list(x, child, depth + 1)
-                    : !op_add(x, node[i], type))
-                return false;
-            for (size_t k = 0; k < edges; k++)
-                if (from[k] == node[i])
-                    from[k] = NULL;
-            node[i] = NULL;
-            left--;
+            left -= ready;
         }
     }
     return true;
@@ -137,19 +200,26 @@ static CUresult edges_of(CUgraph g, CUgraphNode *from, CUgraphNode *to, size_t *
     return r == CUDA_ERROR_LOSSY_QUERY ? CUDA_ERROR_NOT_SUPPORTED : r;
 }
 
-static bool list(struct exec *x, CUgraph g, unsigned depth)
+static bool list(struct exec *x, CUgraph g, unsigned depth, const struct nodes *outer)
 {
-    size_t n = 0, edges = 0;
-    if (depth > DEPTH_MAX || REAL(cuGraphGetNodes, g, NULL, &n) != CUDA_SUCCESS || n > NODES_MAX ||
-        edges_of(g, NULL, NULL, &edges) != CUDA_SUCCESS)
+    struct shape s = {0};
+    if (depth > DEPTH_MAX || REAL(cuGraphGetNodes, g, NULL, &s.n) != CUDA_SUCCESS || s.n > NODES_MAX ||
+        edges_of(g, NULL, NULL, &s.edges) != CUDA_SUCCESS)
         return false;
-    CUgraphNode *p = calloc(n + 2 * edges + 1, sizeof *p);
-    CUgraphEdgeData *data = calloc(edges + 1, sizeof *data);
-    bool ok = p && data && REAL(cuGraphGetNodes, g, p, &n) == CUDA_SUCCESS &&
-              (!edges || REAL(cuGraphGetEdges_v2, g, p + n, p + n + edges, data, &edges) == CUDA_SUCCESS) &&
-              list_ordered(x, p, n, p + n, p + n + edges, edges, depth);
-    free(data);
-    free(p);
+    s.node = calloc(s.n + 2 * s.edges + 1, sizeof *s.node);
+    s.at = calloc(s.n + s.edges + 1, sizeof *s.at);
+    s.data = calloc(s.edges + 1, sizeof *s.data);
+    bool ok = s.node && s.at && s.data && REAL(cuGraphGetNodes, g, s.node, &s.n) == CUDA_SUCCESS;
+    if (ok) {
+        s.from = s.node + s.n;
+        s.to = s.from + s.edges;
+        s.source = s.at + s.n;
+        ok = (!s.edges || REAL(cuGraphGetEdges_v2, g, s.from, s.to, s.data, &s.edges) == CUDA_SUCCESS) &&
+             list_ordered(x, &s, depth, outer);
+    }
+    free(s.data);
+    free(s.node);
+    free(s.at);
     return ok;
 }
 
@@ -165,7 +235,7 @@ void inj_graph_list(CUgraphExec exec, CUgraph g)
         *x = (struct exec){.exec = exec};
     }
     ops_free(x);
-    x->spoiled = list(x, g, 0) ? NULL : "its nodes could not be read";
+    x->spoiled = list(x, g, 0, &(struct nodes){0}) ? NULL : "its nodes could not be read";
 }
 
 void inj_graph_kernel(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p)
@@ -187,6 +257,7 @@ static void op_write(struct exec *x, struct op *o, CUstream s)
 {
     switch (o->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
+        o->launch.l.flags |= o->early ? CAP_PROGRAMMATIC : 0;
         o->launch.l.stream = (uint64_t)(uintptr_t)s;
         inj_launch_write(&o->launch);
         break;
@@ -209,8 +280,14 @@ void inj_graph_launch(CUgraphExec exec, CUstream s)
         return;
     }
     inj_host_memory();
-    for (size_t i = 0; i < x->nop; i++)
+    inj_order(s, NULL, CAP_GRAPH);
+    for (size_t i = 0; i < x->nop; i++) {
+        for (size_t k = 0; k < x->op[i].nafter; k++)
+            inj_order(s, (CUevent)(uintptr_t)x->op[i].after[k], CAP_NODE_AFTER);
+        inj_order(s, (CUevent)(uintptr_t)i, CAP_NODE);
         op_write(x, &x->op[i], s);
+    }
+    inj_order(s, NULL, CAP_GRAPH_END);
 }
 
 void inj_graph_drop(CUgraphExec exec)

@@ -25,6 +25,10 @@ static struct watched {
 static size_t nwatched;
 static bool busy; /* something was launched since the program last waited */
 static uint64_t ncopy;
+static struct { /* the last copy */
+    CUstream stream;
+    bool to_host;
+} copied;
 
 static struct pending { /* copies to the host that nobody has waited for */
     CUstream stream;
@@ -249,6 +253,7 @@ uint64_t inj_copy(CUstream s, CUmemorytype to_type, uint64_t to, size_t to_pitch
                          .width = width,
                          .height = height,
                          .number = ++ncopy};
+    copied.to_host = false;
     if (!width || !height)
         return ncopy;
     if (to_type == CU_MEMORYTYPE_ARRAY || from_type == CU_MEMORYTYPE_ARRAY) {
@@ -256,6 +261,8 @@ uint64_t inj_copy(CUstream s, CUmemorytype to_type, uint64_t to, size_t to_pitch
         return ncopy;
     }
     bool from_host = on_host(from_type, from), to_host = on_host(to_type, to);
+    copied.stream = s;
+    copied.to_host = to_host && !from_host;
     if (from_host && to_host)
         return ncopy;
     uint8_t *bytes = from_host && work_wanted(width * height)
@@ -290,6 +297,8 @@ void inj_copied(uint64_t number, bool ended)
     for (size_t i = 0; ended && i < npending; i++)
         if (pending[i].number == number)
             pending_seen(i--);
+    if (ended && number == ncopy && copied.to_host) /* the host has waited for it */
+        inj_order(copied.stream, NULL, CAP_SYNC_STREAM);
 }
 
 uint64_t inj_copy_3d(CUstream s, const CUDA_MEMCPY3D *p)

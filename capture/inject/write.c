@@ -67,14 +67,32 @@ void inj_lock(void)
 
 void inj_unlock(const int *unused) { pthread_mutex_unlock(&lock); }
 
+/* Of a record that begins with a stream: does that not wait for the default one? */
+static bool apart(enum cap_kind kind, const void *head)
+{
+    uint64_t stream;
+    unsigned flags = 0;
+    if (kind != CAP_LAUNCH && kind != CAP_SET && kind != CAP_COPY && kind != CAP_ORDER)
+        return false;
+    if (kind == CAP_ORDER && ((const struct cap_order *)head)->what == CAP_GONE)
+        return false;
+    memcpy(&stream, head, sizeof stream);
+    return stream > CAP_PER_THREAD && REAL(cuStreamGetFlags, (CUstream)(uintptr_t)stream, &flags) == CUDA_SUCCESS &&
+           flags & CU_STREAM_NON_BLOCKING;
+}
+
 void inj_record(enum cap_kind kind, const void *head, size_t nhead, const void *more, size_t nmore, const void *rest,
                 size_t nrest)
 {
     static const char zero[8];
+    static uint32_t threads;
+    static _Thread_local uint32_t me; /* + 1 */
     struct cap_head h = {.kind = kind, .bytes = nhead + nmore + nrest};
     INJ_LOCK();
     if (!inj_on() || ferror(file))
         return;
+    me = me ? me : ++threads;
+    h.by = ((me - 1) & CAP_THREAD) | (apart(kind, head) ? CAP_APART : 0);
     fwrite(&h, sizeof h, 1, file);
     fwrite(head, 1, nhead, file);
     fwrite(more ? more : "", 1, nmore, file);

@@ -34,6 +34,7 @@ struct job {
     struct ana_result *ana; /* after need_analysis */
     bool ana_all;           /* `ana` has all edges */
     json_t *factors;
+    struct dt_warnings unordered; /* launches that nothing orders, after need_analysis */
     char digest[DT_SHA256_TEXT], signature[DT_SHA256_TEXT];
 };
 
@@ -42,6 +43,7 @@ static void job_done(struct job *j)
     ana_free(j->ana);
     dev_prog_free(j->prog);
     json_decref(j->factors);
+    json_decref(j->unordered.list);
     dt_graph_free(j->g);
 }
 
@@ -93,7 +95,7 @@ static int need_analysis(struct job *j, bool all, struct dt_err *e)
     int r = ana_run(j->w->dev, j->prog, &o, &j->ana, e);
     if (r >= 0)
         wrk_memo_flush(j->w);
-    return r;
+    return r < 0 ? r : rw_order_posted(j->g, j->ana, &j->unordered, e);
 }
 
 static void plan_store(struct job *j, const char *want, const struct dtd_options *opt, const json_t *doc,
@@ -169,7 +171,7 @@ static int plan_one(struct job *j, json_t **ret_doc, json_t **ret_recipe, struct
     if (o->whole)
         ro.whole = UINT64_MAX;
     json_t *analysis = j->ana_all ? NULL : ana_to_json(j->ana, info, j->signature, false);
-    if (analysis)
+    if (analysis && wrk_warn(analysis, &j->unordered) == 0)
         plan_store(j, "analysis", &plain, analysis, NULL); /* it is at hand, and explain will want it */
     json_decref(analysis);
     struct cache_key k = {"plan", j->signature, j->w->key, j->w->toolchain, policy};
@@ -223,6 +225,11 @@ static int plan_document(struct job *j, const char *want, json_t **ret, struct d
     } else {
         doc = ana_to_json(j->ana, info, j->signature, j->opt->maps);
         r = doc ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory for the analysis document");
+    }
+    if (r >= 0 && wrk_warn(doc, &j->unordered) < 0) {
+        json_decref(doc);
+        json_decref(recipe);
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     }
     if (r < 0)
         return r;

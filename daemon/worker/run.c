@@ -178,27 +178,57 @@ static int say_fallback(json_t *doc, const char *why, struct dt_err *e)
     return ok ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
+int wrk_warn(json_t *doc, const struct dt_warnings *more)
+{
+    struct dt_warnings w = {.failed = more->failed};
+    json_t *v;
+    size_t i;
+    if (!more->list && !w.failed)
+        return 0;
+    w.list = json_incref(json_object_get(doc, "warnings"));
+    w.left_out = more->left_out + (uint64_t)json_integer_value(json_object_get(doc, "warnings_left_out"));
+    json_array_foreach (more->list, i, v)
+        dt_warn(&w, json_incref(v));
+    return dt_warnings_put(&w, doc);
+}
+
+/* What a posted graph on several streams leaves open is put in order by its document, as for a plan. */
+static int order_graph(struct wrk *w, struct dt_graph *g, const struct dev_prog *prog, struct dt_warnings *ret,
+                       struct dt_err *e)
+{
+    struct ana_result *a = NULL;
+    int r = ana_run(w->dev, prog, NULL, &a, e);
+    if (r >= 0)
+        r = rw_order_posted(g, a, ret, e);
+    ana_free(a);
+    return r;
+}
+
 int wrk_run(struct wrk *w, json_t *graph, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
 {
     struct dt_graph *g = NULL, *old = NULL;
     struct dev_prog *prog = NULL;
     struct dt_str why = {0};
+    struct dt_warnings unordered = {0};
     int r = dt_graph_from_json(graph, &g, e);
     if (r >= 0)
         r = wrk_open(w, e);
     if (r >= 0)
         r = may_run(w, g, graph, &old, &why, e);
-    const struct dt_graph *run_it = r == 0 ? old : g;
+    struct dt_graph *run_it = r == 0 ? old : g;
     if (r >= 0)
         r = dev_prog_new(w->dev, run_it, wrk_progress, w, &prog, e);
     if (r >= 0 && run_it->is_plan)
         r = rw_waits_check(w->dev, prog, NULL, NULL, e);
+    else if (r >= 0 && run_it->streams)
+        r = order_graph(w, run_it, prog, &unordered, e);
     if (r >= 0)
         r = run_one(w, run_it, prog, graph, o, &a->document, e);
-    if (r >= 0 && dtd_warnings(a->document, g) < 0)
+    if (r >= 0 && (wrk_warn(a->document, &unordered) < 0 || dtd_warnings(a->document, g) < 0))
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r >= 0 && run_it == old)
         r = say_fallback(a->document, why.s ? why.s : "?", e);
+    json_decref(unordered.list);
     dt_str_done(&why);
     dev_prog_free(prog);
     dt_graph_free(old);

@@ -107,10 +107,12 @@ int wrk_request(struct wrk *w, const char *body, size_t len);
 /* Verbs: `in` is the request's graph, or for a verb that takes none the whole request. */
 typedef int wrk_verb(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e);
 wrk_verb wrk_analyze, wrk_optimize, wrk_explain, wrk_reprofile; /* plan.c */
-wrk_verb wrk_run;                                               /* run.c */
-wrk_verb wrk_calibrate;                                         /* calibrate.c */
-wrk_verb wrk_new;                                               /* new.c */
-wrk_verb wrk_doctor;                                            /* doctor.c */
+/* run.c: warnings, of launches of a graph on several streams (rw_order_posted), into a document. DT_E_NOMEM. */
+int wrk_warn(json_t *doc, const struct dt_warnings *more);
+wrk_verb wrk_run;       /* run.c */
+wrk_verb wrk_calibrate; /* calibrate.c */
+wrk_verb wrk_new;       /* new.c */
+wrk_verb wrk_doctor;    /* doctor.c */
 /* Before a software device is opened: the figures of a calibration that the cache has of the GPU that it models, for
  * dev_open_figures. NULL: there is none, or the environment says which figures it has. Caller frees. */
 char *wrk_stored_figures(struct wrk *w);

@@ -167,6 +167,27 @@ int rw_comps_build(struct dt_arena *a, const struct ana_rows *any, uint32_t prod
  * number of the first stands for all n. */
 bool rw_order(const struct ana_result *r, const uint32_t *launch, uint32_t n, uint32_t *order, uint32_t *ret_between);
 
+/* ---- graphs on several streams (streams.c) ------------------------------------------------------------------------ */
+
+/* Did a rewrite place the launch among streams? Of a graph that was posted on several the kinds that do are not tried,
+ * and stream and `after` of all launches follow from what was posted (kinds/place.c). */
+static inline bool rw_is_placed(const struct dt_graph *g, uint32_t launch)
+{
+    return !g->streams && (g->launch[launch].stream || g->launch[launch].nafter);
+}
+
+/* What has ended when a launch begins. Launches by number, ascending. */
+struct rw_streams {
+    size_t words;
+    uint64_t *ended;     /* by launch, bits by launch */
+    uint32_t last[1024]; /* by stream: the launch that came last, + 1 */
+};
+bool rw_streams_open(struct rw_streams *s, uint32_t n); /* false: memory */
+void rw_streams_done(struct rw_streams *s);
+void rw_streams_begin(struct rw_streams *s, uint32_t b, uint32_t stream); /* b comes next on the stream */
+void rw_streams_take(struct rw_streams *s, uint32_t b, uint32_t a);       /* b waits for a, an earlier one */
+bool rw_streams_has(const struct rw_streams *s, uint32_t b, uint32_t a);
+
 /* ---- clusters (clusters.c) and their barriers (meets.c) ---------------------------------------------------------- */
 
 /* The shape of the launch's clusters, as the launch or its kernel says. The number of blocks; 0: no clusters. */

@@ -22,7 +22,7 @@ bool rw_legal_plain_launches(const struct rw_facts *facts, struct dt_str *why)
             dt_str_addf(why, DT_LAUNCH " has a programmatic edge", l->name);
             return false;
         }
-        if (l->stream || l->nafter) {
+        if (rw_is_placed(facts->prog->graph, facts->launch[s])) {
             dt_str_addf(why, DT_LAUNCH " is placed on a stream beside others", l->name);
             return false;
         }

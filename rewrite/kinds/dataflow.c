@@ -244,8 +244,8 @@ bool rw_legal_flags(const struct rw_cand *c, struct dt_str *why)
 static bool dataflow_plain(const struct rw_state *s, uint32_t launch)
 {
     const struct dt_launch *l = &s->graph->launch[launch];
-    return l->kind == DT_KERNEL && !l->cluster[0] && !l->programmatic && !l->stream && !l->nafter &&
-           !s->ana->launch[launch].self_conflict;
+    return !s->graph->streams && l->kind == DT_KERNEL && !l->cluster[0] && !l->programmatic && !l->stream &&
+           !l->nafter && !s->ana->launch[launch].self_conflict;
 }
 
 static bool hazard(const struct rw_state *s, uint32_t a, uint32_t b)

@@ -213,7 +213,7 @@ static int dead_open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_
     int r = rw_cand_open(c, x->dev, x->now->prog, x->now->ana, x->opt, x->launch, 1, e);
     if (r < 0 || (r = list_live(x, c, e)) < 0)
         return r;
-    if (l->stream || l->nafter || l->programmatic)
+    if (rw_is_placed(x->now->graph, x->launch[0]) || l->programmatic)
         return dt_str_addf(why, DT_ROW("plain-launches") ": " DT_LAUNCH " is placed among streams", l->name), 1;
     if (l->kind != DT_KERNEL) /* a step has nothing but its write */
         return !rw_legal_rows(&always[N(always) - 1], 1, c, why);

@@ -2,10 +2,10 @@
  *
  * The new graph is made as JSON and read back by graph/, so that what the plan will say is exactly what was analysed,
  * verified and timed. T stands where the first of S stood; facts/order.c says where the others go. A launch that was
- * `after` one of S is after all of T.
+ * `after` one of S is after all of T. Of a graph that was posted on several streams place.c says all of that anew.
  */
 #include "rewrite/emit/emit.h"
-#include "rewrite/kinds/kinds.h"
+#include "rewrite/kinds/kinds-priv.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -126,6 +126,7 @@ json_t *rw_edit_graph(const struct rw_edit *x)
             for (size_t i = 0; ok && i < x->part.n; i++)
                 ok = json_array_append(list, x->part.p[i].launch) == 0;
     }
+    ok = ok && (!g->streams || rw_edit_place(x, order, list));
     if (!ok || json_object_set(doc, "launches", list) < 0) {
         json_decref(doc);
         doc = NULL;

@@ -25,6 +25,10 @@ bool rw_overlaps(const struct ptx_function *f);
 /* Does the kernel prefetch into the L2? NULL: no. */
 bool rw_prefetches(const struct ptx_function *f);
 
+/* place.c: `stream` and `after` of the launches of the new graph, in order, where the posted one is on several streams.
+ * False: memory. */
+bool rw_edit_place(const struct rw_edit *x, const uint32_t *order, json_t *list);
+
 /* Recompute of a memset (filled.c): each reader is an entry of its own. As open(), build() and close() of a rewrite. */
 struct rw_filled;
 int rw_filled_open(struct rw_edit *x, struct rw_filled **ret, struct dt_str *why, struct dt_err *e);

@@ -30,6 +30,7 @@ struct rw_state { /* a graph on its way to the plan */
     uint8_t *made;
     double *doubt_us;          /* the modelled time under each doubt (dev_doubt); NULL: not asked yet */
     const struct dt_graph *of; /* the state that an edit made it of, as a name; NULL: none did */
+    bool idle;                 /* it gains nothing yet: what runs beside what was made takes as long (compare.c) */
     bool glanced;    /* its times are from costs of a few blocks (gate/glance.c): it is no candidate any more */
     double stake_us; /* what the launches that the edit took away took in that one */
     char key[DT_SHA256_TEXT];  /* of the edit's trial (gate/trial.c); "": it has none */

@@ -70,7 +70,7 @@ static int pack_propose(const struct rw_state *s, const struct rw_options *o, st
         const struct dev_step *t = &s->prog->step[k];
         double us = s->step_us ? s->step_us[k] : LEAST_US; /* not timed yet: it is asked whether there is anything */
         bool packed = s->made && s->made[k] && t->entry && strstr(t->entry->name, "packed");
-        if (l->kind != DT_KERNEL || l->programmatic || l->stream || l->nafter || !t->entry || packed ||
+        if (l->kind != DT_KERNEL || l->programmatic || rw_is_placed(s->graph, k) || !t->entry || packed ||
             rw_overlaps(t->entry) || 2 * t->threads > MOST || t->blocks < 2)
             continue;
         if (!RW_FORCED && (us < LEAST_US || us < SHARE * s->time.time_us || t->blocks <= (uint64_t)WAVES * t->wave))

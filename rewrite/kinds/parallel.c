@@ -46,7 +46,7 @@ static const struct rw_legal rows[] = {
 static bool parallel_plain(const struct rw_state *s, uint32_t launch)
 {
     const struct dt_launch *l = &s->graph->launch[launch];
-    return l->kind == DT_KERNEL && !l->cluster[0] && !l->programmatic && !l->stream && !l->nafter &&
+    return l->kind == DT_KERNEL && !l->cluster[0] && !l->programmatic && !rw_is_placed(s->graph, launch) &&
            !s->ana->launch[launch].self_conflict && !rw_is_racy(s, launch);
 }
 

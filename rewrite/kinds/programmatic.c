@@ -30,24 +30,41 @@
 #define WAIT "griddepcontrol.wait;"
 #define TRIGGER "griddepcontrol.launch_dependents;"
 
-static bool follows(const struct dt_graph *g, uint32_t a, uint32_t b) /* b comes next on a's stream */
+/* next[a]: the launch that comes next on a's stream and may start early there; UINT32_MAX: there is none. Of streams that
+ * the search made, only what also comes next in the document. */
+static void followers(const struct dt_graph *g, uint32_t *next)
 {
-    return b == a + 1 && g->launch[a].stream == g->launch[b].stream && g->launch[a].kind == DT_KERNEL &&
-           g->launch[b].kind == DT_KERNEL && !g->launch[b].programmatic;
+    uint32_t last[1024];
+    memset(last, 0xFF, sizeof last);
+    for (uint32_t b = 0; b < g->nlaunch; b++) {
+        const struct dt_launch *l = &g->launch[b];
+        uint32_t a = last[l->stream];
+        next[b] = UINT32_MAX;
+        if (a != UINT32_MAX && (g->streams ? !l->nafter : b == a + 1) && g->launch[a].kind == DT_KERNEL &&
+            l->kind == DT_KERNEL && !l->programmatic)
+            next[a] = b;
+        last[l->stream] = b;
+    }
 }
 
 static int programmatic_propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret,
                                 struct dt_err *e)
 {
     const struct dt_graph *g = s->graph;
-    dt_free_ uint32_t *run = dt_calloc(g->nlaunch + 1, sizeof *run);
-    int r = run ? 0 : DT_E_NOMEM;
-    for (uint32_t i = 0, n; i < g->nlaunch && r == 0; i += n) {
-        run[0] = i;
-        for (n = 1; i + n < g->nlaunch && follows(g, i + n - 1, i + n); n++)
-            run[n] = i + n;
+    dt_free_ uint32_t *run = dt_calloc(2 * ((size_t)g->nlaunch + 1), sizeof *run);
+    dt_free_ bool *seen = dt_calloc((size_t)g->nlaunch + 1, sizeof *seen);
+    uint32_t *next = run ? run + g->nlaunch + 1 : NULL;
+    int r = run && seen ? 0 : DT_E_NOMEM;
+    if (r == 0)
+        followers(g, next);
+    for (uint32_t i = 0; i < g->nlaunch && r == 0; i++) {
+        uint32_t n = 0;
+        for (uint32_t k = i; !seen[i] && k != UINT32_MAX; k = next[k])
+            run[n++] = k;
+        for (uint32_t k = 0; k < n; k++)
+            seen[run[k]] = true;
         for (uint32_t k = 0, m; k < n && r == 0; k += m) { /* a chain ends at a launch that is left alone */
-            for (m = 1; k + m < n && rw_is_racy(s, i + k + m) == rw_is_racy(s, i + k); m++)
+            for (m = 1; k + m < n && rw_is_racy(s, run[k + m]) == rw_is_racy(s, run[k]); m++)
                 ;
             if (m > 2)
                 r = rw_propose(ret, run + k, m, 0, 0);

@@ -33,7 +33,7 @@ struct mine {
 static bool roles_plain(const struct rw_state *s, uint32_t k)
 {
     const struct dt_launch *l = &s->graph->launch[k];
-    return l->kind == DT_KERNEL && !l->programmatic && !l->stream && !l->nafter && s->prog->step[k].entry &&
+    return l->kind == DT_KERNEL && !l->programmatic && !rw_is_placed(s->graph, k) && s->prog->step[k].entry &&
            !(s->made && s->made[k] & RW_MADE) && !rw_overlaps(s->prog->step[k].entry) && s->ana;
 }
 

@@ -35,7 +35,7 @@ static int slice_propose(const struct rw_state *s, const struct rw_options *o, s
         bool sliced =
             s->made && s->made[k] && t->entry && (strstr(t->entry->name, "sliced") || strstr(t->entry->name, "tailed"));
         const struct dt_launch *l = &s->graph->launch[k];
-        if (l->kind != DT_KERNEL || l->programmatic || l->stream || l->nafter || !t->entry || sliced ||
+        if (l->kind != DT_KERNEL || l->programmatic || rw_is_placed(s->graph, k) || !t->entry || sliced ||
             rw_overlaps(t->entry) || !rw_parts_divisible(t->entry))
             continue; /* it was seen before it became one of these */
         if (!RW_FORCED && (us < LEAST_US || us < SHARE * s->time.time_us || t->blocks >= 2 * t->wave))

@@ -67,7 +67,7 @@ static int split_propose(const struct rw_state *s, const struct rw_options *o, s
 {
     const struct dt_graph *g = s->graph;
     int r = 0;
-    for (uint32_t p = 0; p + 1 < g->nlaunch && r == 0; p++) {
+    for (uint32_t p = 0; p + 1 < g->nlaunch && r == 0 && !g->streams; p++) { /* it has streams of its own */
         uint32_t set[CONSUMERS + 2], n = split_group(s, p);
         if (n == 1 || !full_waves(&s->prog->step[p]) || (p + n < g->nlaunch && g->launch[p + n].stream))
             continue;

@@ -95,7 +95,7 @@ static int tails_propose(const struct rw_state *s, const struct rw_options *o, s
         bool sliced =
             s->made && s->made[k] && t->entry && (strstr(t->entry->name, "sliced") || strstr(t->entry->name, "tailed"));
         const struct dt_launch *l = &s->graph->launch[k];
-        if (l->kind != DT_KERNEL || l->programmatic || l->stream || l->nafter || !t->entry || sliced ||
+        if (l->kind != DT_KERNEL || l->programmatic || rw_is_placed(s->graph, k) || !t->entry || sliced ||
             rw_overlaps(t->entry) || !rw_parts_divisible(t->entry) ||
             !(tails_whole(t, 0) || tails_whole(t, 1) || tails_whole(t, 2)))
             continue;

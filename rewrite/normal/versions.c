@@ -367,7 +367,7 @@ int rw_versions_find(const struct dev_prog *p, const struct ana_result *a, struc
     struct webs w = {.g = g, .ana = a, .at = &ret->at};
     memset(ret, 0, sizeof *ret);
     for (uint32_t l = 0; l < g->nlaunch; l++)
-        if (g->launch[l].stream || g->launch[l].programmatic)
+        if ((g->launch[l].stream && !g->streams) || g->launch[l].programmatic)
             return 0; /* the order of the document is not all that there is */
     int r = rw_pointers_of(g, &ret->at, e);
     size_t n = r == 0 ? ret->at.v.n + g->nbuffer : 0;

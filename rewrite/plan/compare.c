@@ -9,6 +9,11 @@
  * (sure_again). Or it is faster because it cannot be slower (dominates): it has fewer launches, and asks for no more of
  * anything.
  *
+ * On several streams a rewrite on one of them gains nothing while the work beside it takes as long, and nor does the same
+ * rewrite there, alone; both together do. So there a state that takes no more under any doubt is taken as well where its
+ * launches, each from the end of what it waits for, take less together (idle). Where nothing comes of that in the end,
+ * the posted launches are the plan (whole.c).
+ *
  * On a real device the two states are measured together (device/measure.h): both as CUDA graphs, with the same fills,
  * in passes that take turns, so that changes of clocks and temperature affect both. Times come from CUPTI or from
  * events, as medians with 95 % intervals. The newer state is faster if the whole 95 % interval of the ratio, pass by
@@ -220,12 +225,13 @@ static unsigned doubts(const struct rw_planner *p)
 }
 
 /* Did an equal edit gain just as much by the model as it is, and under every doubt? Then so does this one, and its
- * times under the doubts follow: each takes a run of the model over all launches. */
+ * times under the doubts follow: each takes a run of the model over all launches. Not beside other streams, where what
+ * runs meanwhile counts as well. */
 static bool sure_again(struct rw_planner *p, const struct rw_state *now, struct rw_state *next)
 {
     double gain = now->time.time_us - next->time.time_us;
     const struct rw_sure *s = NULL;
-    if (!*next->key || next->of != now->graph || !now->doubt_us || next->doubt_us)
+    if (!*next->key || next->of != now->graph || now->graph->streams || !now->doubt_us || next->doubt_us)
         return false;
     for (size_t k = 0; k < p->sure.n && !s; k++)
         if (!strcmp(p->sure.p[k].key, next->key) && fabs(p->sure.p[k].gain_us[0] - gain) <= SAME * now->time.time_us)
@@ -268,16 +274,48 @@ void rw_sure_done(struct rw_planner *p)
     free(p->sure.p);
 }
 
+/* What its launches take together, each from when all that it waits for has ended. Negative: error. */
+static double row_us(const struct rw_state *s, struct dt_err *e)
+{
+    struct dev_order o = {0};
+    double sum = 0;
+    if (dev_order_new(s->graph, &o) < 0)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t i = 0; i < s->graph->nlaunch; i++) {
+        double from = 0;
+        for (uint32_t k = o.at[i]; k < o.at[i + 1]; k++)
+            from = fmax(from, s->end_us[o.after[k]]);
+        sum += s->end_us[i] - from;
+    }
+    dev_order_done(&o);
+    return sum;
+}
+
+/* Beside others: do the launches of `next` take less, and the whole no more? 1, 0; negative: error. */
+static int idles(const struct rw_state *now, const struct rw_state *next, double part, double *ret_us, struct dt_err *e)
+{
+    if (!now->graph->streams || next->time.time_us > now->time.time_us * (1 + SAME))
+        return 0;
+    double was = row_us(now, e), is = was < 0 ? was : row_us(next, e);
+    if (is < 0)
+        return (int)is;
+    *ret_us = was - is;
+    return less(was, is, part);
+}
+
 static int compare_modelled(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why,
                             struct dt_err *e)
 {
     const char *name;
     bool moot;
-    double part = stake(now, next);
-    if (!less(now->time.time_us, next->time.time_us, part))
-        return 0;
+    double part = stake(now, next), us = 0;
+    bool gains = less(now->time.time_us, next->time.time_us, part);
+    int idle = gains || next->of != now->graph ? 0 : idles(now, next, part, &us, e);
+    next->idle = idle > 0;
+    if (!gains && idle <= 0)
+        return idle;
     int r = rw_state_doubts(p, now, e);
-    if (r == 0 && sure_again(p, now, next))
+    if (r == 0 && gains && sure_again(p, now, next))
         return 1;
     rw_not_guessed(now); /* what equal edits did adds up; one that is new is held against the model */
     if (r == 0)
@@ -286,14 +324,16 @@ static int compare_modelled(struct rw_planner *p, struct rw_state *now, struct r
         r = rw_state_doubts(p, next, e);
     for (unsigned k = 1; r == 0 && now->doubt_us && next->doubt_us && (name = dev_doubt(p->dev, k, &moot)); k++) {
         double was = now->doubt_us[k], is = next->doubt_us[k];
-        if (moot ? !less(is, was, part) : less(was, is, part))
+        if (idle ? is <= was * (1 + SAME) : moot ? !less(is, was, part) : less(was, is, part))
             continue;
-        r = dominates(p, now, next, e);
+        r = idle ? 0 : dominates(p, now, next, e);
         if (r == 0)
             dt_str_addf(why, "not for sure: under doubt '%s' modeled %.2f → %.2f us", name, was, is);
         return r;
     }
-    if (r == 0 && *next->key && next->of == now->graph && now->doubt_us && next->doubt_us)
+    if (r == 0 && idle)
+        dt_str_addf(why, "what runs beside it takes as long; in a row the launches take %.2f us less", us);
+    if (r == 0 && gains && *next->key && next->of == now->graph && now->doubt_us && next->doubt_us)
         keep_sure(p, now, next);
     return r < 0 ? r : 1;
 }
@@ -318,8 +358,12 @@ int rw_gain(struct rw_planner *p, struct rw_state *now, struct rw_state *next, d
 
 int rw_better(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why, struct dt_err *e)
 {
-    return rw_measures(p) ? rw_faster(p, now, next, why, e)
-                          : RW_FORCED || less(now->time.time_us, next->time.time_us, stake(now, next));
+    double ignored;
+    if (rw_measures(p))
+        return rw_faster(p, now, next, why, e);
+    return RW_FORCED || less(now->time.time_us, next->time.time_us, stake(now, next)) ? 1
+           : next->of && next->of == now->of ? idles(now, next, stake(now, next), &ignored, e)
+                                             : 0;
 }
 
 int rw_faster_now(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why,

@@ -11,7 +11,9 @@
  *
  *   which   kinds slice, tails and block fusion, built and dropped, whose time was at most NEAR times that of the state
  *           before; those that promise most first, at most TRIES, only in graphs of up to LAUNCHES launches and where
- *           times are modelled, and only as long as the budget lasts. Of a launch one kind is tried
+ *           times are modelled, and only as long as the budget lasts. Of a launch one kind is tried. In graphs on
+ *           several streams parallel fusion as well, whose time was at most NEAR_JOINED times that: launches that run
+ *           side by side gain little in one grid, and what comes behind the grid has one launch to wait for
  *
  * What is kept so is legal, verified and tried like anything else; all that it need not be is faster. It asks the model
  * twice: under all doubts, the plan is faster than what stood before the detour; without them, than the plan without
@@ -26,7 +28,8 @@
 #define TRIES 2
 #define LAUNCHES 64
 #define NEAR 1.002
-#define WORTH 0.995 /* of the plan without it: more, and it is not worth the doubt */
+#define NEAR_JOINED 1.1 /* of launches that ran side by side */
+#define WORTH 0.995     /* of the plan without it: more, and it is not worth the doubt */
 
 struct detour {
     const struct rw_rewrite *kind;
@@ -40,8 +43,13 @@ struct detours {
     unsigned n;
 };
 
+static bool joins(const struct rw_planner *p, const struct rw_entry *x)
+{
+    return p->state.p[0].graph->streams && !strcmp(x->kind, rw_parallel_fusion.name);
+}
+
 /* The kind of that name and the place of that level in it; NULL: there is none that may be a detour. */
-static const struct rw_rewrite *detour_kind(const struct rw_entry *x, unsigned *ret_level)
+static const struct rw_rewrite *detour_kind(const struct rw_planner *p, const struct rw_entry *x, unsigned *ret_level)
 {
     static const struct rw_rewrite *const kinds[] = {&rw_slice, &rw_tails, &rw_block_fusion};
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
@@ -50,16 +58,17 @@ static const struct rw_rewrite *detour_kind(const struct rw_entry *x, unsigned *
                 *ret_level = l;
                 return kinds[k];
             }
-    return NULL;
+    *ret_level = 0;
+    return joins(p, x) ? &rw_parallel_fusion : NULL;
 }
 
 /* Take it into the list, which is in order of promise. */
-static void consider(struct detours *v, const struct rw_entry *x)
+static void consider(const struct rw_planner *p, struct detours *v, const struct rw_entry *x)
 {
     struct detour d = {.states = x->states, .launches = x->launches};
     unsigned at = v->n;
-    if (x->verdict != RW_DROPPED || x->before_us <= 0 || x->after_us <= 0 || x->after_us > NEAR * x->before_us ||
-        !(d.kind = detour_kind(x, &d.level)))
+    if (x->verdict != RW_DROPPED || x->before_us <= 0 || x->after_us <= 0 ||
+        x->after_us > (joins(p, x) ? NEAR_JOINED : NEAR) * x->before_us || !(d.kind = detour_kind(p, x, &d.level)))
         return;
     d.ratio = x->after_us / x->before_us;
     for (unsigned k = 0; k < v->n; k++) /* tails and slices of one launch */
@@ -145,7 +154,7 @@ int rw_detours(struct rw_planner *p, struct dt_err *e)
     for (size_t k = 0; k < p->entry.n; k++)
         if (p->entry.p[k].states && p->entry.p[k].states <= p->state.n &&
             !rw_banned(p, p->entry.p[k].kind, p->entry.p[k].launches))
-            consider(&v, &p->entry.p[k]);
+            consider(p, &v, &p->entry.p[k]);
     for (unsigned k = 0; k < v.n; k++)
         json_incref(v.p[k].launches);
     int r = 0;

@@ -103,7 +103,7 @@ static bool placed(const struct dt_graph *g, const uint32_t *launch, uint32_t n)
         for (uint32_t i = 0; i < l->narg; i++)
             if (l->arg[i].kind == DT_ARG_TENSOR_MAP)
                 return false;
-        some |= l->programmatic || l->stream || l->nafter;
+        some |= l->programmatic || rw_is_placed(g, launch[k]);
     }
     return some;
 }

@@ -34,6 +34,8 @@ static int state_of(struct rw_planner *p, const struct rw_state *now, json_t *do
     struct ana_options o = {.memo = p->opt->footprints, .base = same ? now->ana : NULL, .same = same};
     int r = doc ? dt_graph_from_json(doc, &s.graph, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r == 0)
+        s.graph->streams = now->graph->streams;
+    if (r == 0)
         r = dev_prog_derive(p->dev, s.graph, now->prog, NULL, NULL, &s.prog, e);
     if (r == 0)
         r = ana_run(p->dev, s.prog, &o, &s.ana, e);

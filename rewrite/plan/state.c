@@ -160,8 +160,10 @@ int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state
     s.doc = rw_edit_graph(x);
     int r = s.doc ? dt_graph_from_json(s.doc, &s.graph, e)
                   : dt_err_set(e, DT_E_NOMEM, "the new graph cannot be written down");
-    if (r == 0)
+    if (r == 0) {
+        s.graph->streams = now->graph->streams;
         r = dev_prog_derive(p->dev, s.graph, now->prog, NULL, NULL, &s.prog, e);
+    }
     if (r < 0 && s.doc && r != DT_E_NOMEM)
         rw_bundle_document(p->state.p[0].prog, s.doc, e->detail ? e->detail : dt_err_text(r));
     s.from = dt_calloc(m + 1, sizeof *s.from);

@@ -259,6 +259,21 @@ static int gains_together(struct rw_planner *p, struct dt_err *e)
     return r;
 }
 
+/* On several streams: where all that was kept gains nothing beside other work, in the end, nothing is changed. */
+static void drop_idle(struct rw_planner *p)
+{
+    size_t from = p->state.n;
+    while (from > 1 && p->state.p[from - 1].idle)
+        from--;
+    if (from == p->state.n || (from > 1 && rw_normal_at(p, p->entry.p[p->state.p[from - 1].entry].kind) < 0))
+        return;
+    for (; p->state.n > from; p->state.n--) {
+        struct rw_entry *x = &p->entry.p[p->state.p[p->state.n - 1].entry];
+        x->verdict = RW_DROPPED;
+        rw_state_done(&p->state.p[p->state.n - 1]);
+    }
+}
+
 int rw_choose(struct rw_planner *p, struct dt_err *e)
 {
     unsigned inputs = p->opt->inputs ? p->opt->inputs : 3, schedules = p->opt->schedules ? p->opt->schedules : 8;
@@ -297,6 +312,7 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
         r = rw_by_roles(p, e);
     if (r < 0 || p->strayed.len)
         return r;
+    drop_idle(p);
     rw_together(p);
     if ((r = rw_lay_out(p, e)) < 0)
         return r;

@@ -36,6 +36,44 @@ __global__ void gather(const float *x, const int *at, float *y, int n)
     if (i < n)
         y[i] = x[at[i]];
 }
+// takes as long as one says
+__global__ void work(const float *x, float *y, int rounds, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float v = i < n ? x[i] : 0.0f;
+    for (int k = 0; k < rounds; k++)
+        v = v * 0.999f + 0.125f;
+    if (i < n)
+        y[i] = v;
+}
+// whole numbers that nothing is decided by
+__global__ void count(const int *x, int *y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        y[i] = x[i] + 1;
+}
+// places out of lengths; places out of scores; a mask
+__global__ void runs(const int *length, int *at, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        at[i] = length[i] + length[n - 1 - i];
+}
+__global__ void chosen(const float *score, int *at, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        at[i] = score[i] > 0.0f ? i : n - 1;
+}
+__global__ void masked(const float *x, const unsigned char *m, float *y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        y[i] = 0.0f;
+    if (i < n && m[i])
+        y[i] = x[i];
+}
 struct Pair {
     const float *x;
     float *y;
@@ -107,6 +145,75 @@ static void streams()
     TRY(cudaStreamSynchronize(s));
     give(c, N * sizeof(float));
 }
+// two streams side by side, and a third launch that needs both
+static void beside()
+{
+    float *x = device(numbers(1)), *w = device(numbers(2)), *a = device(), *b = device(), *c = device();
+    cudaStream_t s, t;
+    cudaEvent_t f;
+    TRY(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    TRY(cudaStreamCreateWithFlags(&t, cudaStreamNonBlocking));
+    TRY(cudaEventCreate(&f));
+    TRY(cudaDeviceSynchronize());
+    work<<<G, 128, 0, s>>>(x, a, 300, N);
+    work<<<G, 128, 0, t>>>(w, b, 300, N);
+    TRY(cudaEventRecord(f, t));
+    TRY(cudaStreamWaitEvent(s, f, 0));
+    add<<<G, 128, 0, s>>>(a, b, c, N);
+    TRY(cudaStreamSynchronize(s));
+    give(c, N * sizeof(float));
+}
+// the same as a CUDA graph, twice, the second behind the first
+static void branches()
+{
+    float *x = device(numbers(1)), *w = device(numbers(2)), *a = device(), *b = device(), *c = device();
+    cudaStream_t s, t;
+    cudaEvent_t e, f;
+    cudaGraph_t g;
+    cudaGraphExec_t exec;
+    TRY(cudaStreamCreate(&s));
+    TRY(cudaStreamCreate(&t));
+    TRY(cudaEventCreate(&e));
+    TRY(cudaEventCreate(&f));
+    TRY(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+    TRY(cudaEventRecord(e, s));
+    TRY(cudaStreamWaitEvent(t, e, 0));
+    work<<<G, 128, 0, s>>>(x, a, 300, N);
+    work<<<G, 128, 0, t>>>(w, b, 300, N);
+    TRY(cudaEventRecord(f, t));
+    TRY(cudaStreamWaitEvent(s, f, 0));
+    add<<<G, 128, 0, s>>>(a, b, c, N);
+    TRY(cudaStreamEndCapture(s, &g));
+    TRY(cudaGraphInstantiate(&exec, g, 0));
+    TRY(cudaGraphLaunch(exec, s));
+    TRY(cudaGraphLaunch(exec, s));
+    TRY(cudaStreamSynchronize(s));
+    give(c, N * sizeof(float));
+}
+// what the default stream, the host and a stream that is gone order: 1 follows 0 by the host, 2 nothing but the copies,
+// 3 (default) all but 2, 4 follows 3, and 5 is on a stream whose handle may be the one that went
+static void orders()
+{
+    float *x = device(numbers(1)), *y[6];
+    cudaStream_t s, t, apart;
+    TRY(cudaStreamCreate(&s));
+    TRY(cudaStreamCreate(&t));
+    TRY(cudaStreamCreateWithFlags(&apart, cudaStreamNonBlocking));
+    for (float *&p : y)
+        p = device();
+    work<<<G, 128, 0, s>>>(x, y[0], 10, N);
+    work<<<G, 128, 0, apart>>>(x, y[2], 10, N);
+    TRY(cudaStreamSynchronize(s));
+    work<<<G, 128, 0, t>>>(x, y[1], 10, N);
+    work<<<G, 128>>>(x, y[3], 10, N);
+    work<<<G, 128, 0, t>>>(x, y[4], 10, N);
+    TRY(cudaStreamDestroy(apart));
+    TRY(cudaStreamCreateWithFlags(&apart, cudaStreamNonBlocking));
+    work<<<G, 128, 0, apart>>>(x, y[5], 10, N);
+    TRY(cudaDeviceSynchronize());
+    for (float *p : y)
+        give(p, N * sizeof *p);
+}
 // memsets, copies on the device, copies from the host in between, a result that is overwritten later
 static void mixed()
 {
@@ -155,6 +262,35 @@ static void indices()
     TRY(cudaMemcpy(at, order.data(), N * sizeof *at, cudaMemcpyHostToDevice));
     gather<<<G, 128>>>(x, at, y, N);
     give(y, N * sizeof *y);
+}
+static void places()
+{
+    float *score = device(numbers(3)), *x = device(), *y = device(), *z = device();
+    std::vector<int> count_of(N, 5), length(N);
+    std::vector<unsigned char> mask(N);
+    for (int i = 0; i < N; i++) {
+        length[i] = i;
+        mask[i] = i % 3 != 1;
+    }
+    int *c, *d, *l, *at, *best;
+    unsigned char *m;
+    TRY(cudaMalloc(&c, N * sizeof *c));
+    TRY(cudaMalloc(&d, N * sizeof *d));
+    TRY(cudaMalloc(&l, N * sizeof *l));
+    TRY(cudaMalloc(&at, N * sizeof *at));
+    TRY(cudaMalloc(&best, N * sizeof *best));
+    TRY(cudaMalloc(&m, N));
+    TRY(cudaMemcpy(c, count_of.data(), N * sizeof *c, cudaMemcpyHostToDevice));
+    TRY(cudaMemcpy(l, length.data(), N * sizeof *l, cudaMemcpyHostToDevice));
+    TRY(cudaMemcpy(m, mask.data(), N, cudaMemcpyHostToDevice));
+    count<<<G, 128>>>(c, d, N);
+    runs<<<G, 128>>>(l, at, N);
+    gather<<<G, 128>>>(score, at, x, N);
+    chosen<<<G, 128>>>(score, best, N);
+    gather<<<G, 128>>>(x, best, y, N);
+    masked<<<G, 128>>>(y, m, z, N);
+    give(d, N * sizeof *d);
+    give(z, N * sizeof *z);
 }
 // a warm-up, then five equal steps on a state
 static void steps()
@@ -224,8 +360,10 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)();
-    } what[] = {{"chain", chain},     {"streams", streams}, {"mixed", mixed}, {"arena", arena},    {"indices", indices},
-                {"steps", steps},     {"graph", graph},     {"pool", pool},   {"managed", managed}};
+    } what[] = {{"chain", chain},     {"streams", streams}, {"mixed", mixed},       {"arena", arena},
+                {"indices", indices}, {"steps", steps},     {"graph", graph},       {"pool", pool},
+                {"managed", managed}, {"beside", beside},   {"branches", branches}, {"orders", orders},
+                {"places", places}};
     out = argc == 3 ? fopen(argv[2], "wb") : nullptr;
     for (auto &w : what)
         if (out && !strcmp(argv[1], w.name)) {

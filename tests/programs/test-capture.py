@@ -51,17 +51,31 @@ class Base(common.Base):
             return json.load(f), said
 
     def run_graph(self):
-        """By buffer: what the graph's run leaves in it. Nothing is warned of but streams."""
+        """By buffer: what the graph's run leaves in it. Nothing is warned of."""
         dump = os.path.join(self.dir, "dump")
         shutil.rmtree(dump, ignore_errors=True)
         r = self.call([DOVETAIL, "run", "--local", "--device", "soft", "--json", "--dump", dump, self.graph])
         self.assertEqual(r.returncode, 0, r.stderr)
-        self.assertEqual([w for w in json.loads(r.stdout).get("warnings", []) if w["code"] != "streams"], [])
+        self.assertEqual(json.loads(r.stdout).get("warnings", []), [])
         out = {}
         for name in os.listdir(dump):
             with open(os.path.join(dump, name), "rb") as f:
                 out[name.removesuffix(".bin")] = f.read()
         return out
+
+    def order(self, g):
+        """(stream, what is in `after`, by number) of each launch; what is left out is 0 and nothing."""
+        at = {l["name"]: i for i, l in enumerate(g["launches"])}
+        return [(l.get("stream", 0), [at[a] for a in l.get("after", [])]) for l in g["launches"]]
+
+    def follows(self, g):
+        """By launch: all that have ended when it begins."""
+        ended, last = [], {}
+        for i, (stream, after) in enumerate(self.order(g)):
+            direct = after + ([last[stream]] if stream in last else [])
+            ended.append(set(direct).union(*(ended[k] for k in direct)))
+            last[stream] = i
+        return [sorted(s) for s in ended]
 
     def roles(self, g):
         return [b["role"] for n, b in g["buffers"].items() if "::" not in n]
@@ -111,8 +125,13 @@ class Captured(Base):
     def test_streams(self):
         g, *_ = self.take("streams")
         self.assertEqual(self.roles(g), ["input", "intermediate", "input", "intermediate", "output"])
-        self.assertEqual(g["captured"]["streams"], [0, 1, 0])
-        self.assertEqual(g["captured"]["after"], [[], [], [1]])
+        self.assertEqual(self.order(g), [(0, []), (1, []), (0, [1])])
+        self.assertEqual((g["captured"]["streams"], g["captured"]["after"]), ([0, 1, 0], [[], [], [1]]))
+        self.assertEqual(self.warned(g), [])
+        # a document of before launches had streams: it says that the baseline is too long
+        for l in g["launches"]:
+            del l["stream"]
+            l.pop("after", None)
         self.assertEqual(self.warned(g), ["streams /captured/streams"])
         # all in order: each waits for the one before it, or is on its stream
         g["captured"]["after"] = [[], [0], [1]]
@@ -123,7 +142,48 @@ class Captured(Base):
         g["captured"]["streams"] = {"0": 1}
         self.assertEqual(self.warned(g), [])
         chain, *_ = self.take("chain")
+        self.assertEqual([k for l in chain["launches"] for k in l if k in ("stream", "after")], [])
         self.assertEqual(self.warned(chain), [])
+
+    def test_beside(self):
+        """The baseline is the program's two streams, not a row: what a row would gain is none."""
+        g, *_ = self.take("beside")
+        self.assertEqual(self.order(g), [(0, []), (1, []), (0, [1])])
+        took = {}
+        for name in "beside", "row":
+            path = os.path.join(self.dir, name + ".json")
+            with open(path, "w", encoding="utf-8") as f:
+                json.dump(g, f)
+            r = self.call([DOVETAIL, "optimize", "--local", "--device", "soft", "--cache", self.dir + "/c.db", "--deny",
+                           "block-fusion", "--json", path])
+            self.assertEqual(r.returncode, 0, r.stderr)
+            took[name] = json.loads(r.stdout)
+            for l in g["launches"]: # the second time one after the other
+                l.pop("stream", None)
+                l.pop("after", None)
+        beside, row = (took[n]["baseline"]["time_us"] for n in ("beside", "row"))
+        self.assertGreater(row, 1.4 * beside)
+        self.assertIn(("parallel-fusion", "kept"), [(x["kind"], x["verdict"]) for x in took["row"]["rewrites"]])
+        self.assertEqual([x["verdict"] for x in took["beside"]["rewrites"]], ["dropped"])
+        self.assertEqual(took["beside"]["optimized"]["time_us"], beside)
+
+    def test_branches(self):
+        """Branches of a CUDA graph stay apart; its second launch follows all of the first."""
+        g, *_ = self.take("branches")
+        self.assertEqual([l["entry"].count("work") for l in g["launches"]], [1, 1, 0] * 2)
+        once = self.follows(g)[:3]
+        self.assertEqual(once, [[], [], [0, 1]])
+        self.assertEqual(self.follows(g)[3:], [[0, 1, 2], [0, 1, 2], [0, 1, 2, 3, 4]])
+        self.assertEqual(self.warned(g), [])
+
+    def test_orders(self):
+        """The host, the default stream, streams that do not wait for it, a stream that is gone."""
+        g, *_ = self.take("orders")
+        outs = [t["buffer"] for t in g["captured"]["taken"]] # y0 … y5, in this order
+        by = [next(a["buffer"] for a in l["args"][1:] if "buffer" in a) for l in g["launches"]]
+        self.assertEqual([outs.index(b) for b in by], [0, 2, 1, 3, 4, 5])
+        # by launch: y0; y2; y1 behind the host's wait for y0; y3 behind y0 and y1; y4 behind that; y5 behind y0 alone
+        self.assertEqual(self.follows(g), [[], [], [0], [0, 2], [0, 2, 3], [0]])
 
     def test_mixed(self):
         g, *_ = self.take("mixed")
@@ -179,6 +239,21 @@ class Captured(Base):
         self.assertEqual(struct.unpack("<1000i", base64.b64decode(g["buffers"]["b1"]["data"])),
                          tuple(i * 31 % 1000 for i in range(1000)))
         self.assertEqual(g["buffers"]["b0"]["fill"]["dtype"], "f32")
+
+    def test_places(self):
+        """What the analysis says decides is kept, whatever its bits are; whole numbers that decide nothing are not."""
+        g, said = self.capture("--", self.prog, "places", "/dev/null")
+        by = {l["name"]: [a.get("buffer") for a in l["args"]] for l in g["launches"]}
+        numbers, lengths, scores, (_, mask, out, _) = by["count"][0], by["runs"][0], by["chosen"][0], by["masked"]
+        self.assertEqual(sorted(n for n, b in g["buffers"].items() if "data" in b), sorted({lengths, mask}))
+        # bytes of a mask look like no places; lengths are read as numbers, and become places in the next launch
+        self.assertEqual(base64.b64decode(g["buffers"][mask]["data"])[:4], b"\1\0\1\1")
+        self.assertEqual(struct.unpack("<4i", base64.b64decode(g["buffers"][lengths]["data"])[:16]), (0, 1, 2, 3))
+        # whole numbers, and scores from which a launch makes places of its own, are by chance
+        self.assertEqual(g["buffers"][numbers]["fill"]["dtype"], "i32")
+        self.assertEqual(g["buffers"][scores]["fill"]["dtype"], "f32")
+        self.assertEqual(sorted(said["unknown"]), sorted({numbers, scores, out})) # out: nobody gave it anything
+        self.run_graph() # places that do not exist would be an error
 
     def test_status(self):
         g, said = self.capture("--", "sh", "-c", f"{self.prog} chain /dev/null; exit 9", status=1)
@@ -274,6 +349,25 @@ int main(int argc, char **argv)
 }"""
 
 
+EARLY = DRIVER[:DRIVER.index("    CUDA_MEMCPY2D out")].replace("4, .blockDimY", "16, .blockDimY") + r"""
+    CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                               .value.programmaticStreamSerializationAllowed = 1};
+    CUgraph g; CUgraphExec x; CUstream s;
+    if (cuMemsetD32(q, 1, 16) || cuLaunchKernelEx(&cfg, f, NULL, extra))
+        return 2;
+    args.from = p, args.to = q; cfg.attrs = &early; cfg.numAttrs = 1;
+    if (cuLaunchKernelEx(&cfg, f, NULL, extra) || cuStreamCreate(&s, 0) || cuCtxSynchronize())
+        return 3;
+    cfg.hStream = s;
+    if (cuStreamBeginCapture(s, 0) || cuLaunchKernelEx(&cfg, f, NULL, extra) || cuLaunchKernelEx(&cfg, f, NULL, extra) ||
+        cuStreamEndCapture(s, &g) || cuGraphInstantiate(&x, g, 0) || cuGraphLaunch(x, s) || cuStreamSynchronize(s) ||
+        cuMemcpyDtoH(v, q, 64))
+        return 4;
+    FILE *o = fopen(argv[2], "wb");
+    return !o || fwrite(v, 4, 16, o) != 16 || fclose(o);
+}"""
+
+
 class Driver(Base):
     """Programs that are linked with the driver."""
 
@@ -306,6 +400,13 @@ class Driver(Base):
                          [("b0", 32, [30, 20], [128]), ("b1", 0, [16, 16], [64])])
         self.assertEqual(self.roles(g), ["input", "output"])
 
+    def test_early(self):
+        """Launches that may start before the one ahead has ended say so, on a stream and in a CUDA graph."""
+        g, said, got = self.take(EARLY, PTX.replace("sm_80", "sm_90").replace("ld.global", "griddepcontrol.wait; ld.global"))
+        self.assertEqual(got, words(*[3] * 16))
+        self.assertEqual([l.get("programmatic", False) for l in g["launches"] if "entry" in l], [False, True, False, True])
+        self.assertEqual((said["checked"]["of"], said["checked"]["same"]), (1, 1))
+
     def test_driver(self):
         """Rows, patterns, parameters as one block, a module out of a file."""
         g, said, got = self.take(DRIVER, PTX)
@@ -313,6 +414,65 @@ class Driver(Base):
         # the row that the kernel wrote; the others came from the host and went back
         self.assertEqual((said["checked"]["of"], said["checked"]["same"]), (1, 1))
         self.assertEqual((len(g["launches"]), self.roles(g)), (1, ["input", "output"]))
+
+
+class Injected(Base):
+    """The library by CUDA_INJECTION64_PATH alone, without the preload."""
+
+    def alone(self, *args):
+        """(the graph, what was said, what the program got)"""
+        out = os.path.join(self.dir, "out")
+        g, said = self.capture("--data", "all", "--", "env", "-u", "LD_PRELOAD", *args, out)
+        with open(out, "rb") as f:
+            return g, said, f.read()
+
+    def build(self, name, source, *flags):
+        path = os.path.join(self.dir, name)
+        with open(path + ".c", "w", encoding="utf-8") as f:
+            f.write(source)
+        r = self.call(["cc", "-w", path + ".c", "-o", path, "-isystem", os.path.join(CUDA, "include"), *flags])
+        self.assertEqual(r.returncode, 0, r.stderr)
+        return path
+
+    def test_stub(self):
+        """A driver that is not ours, as NVIDIA's is documented: by slots of the linker, bound and not, and by a table."""
+        drivers = os.path.join(self.dir, "drivers")
+        os.mkdir(drivers)
+        stub = self.build("drivers/libcuda.so.1", STUB, "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1")
+        module = os.path.join(self.dir, "k.ptx")
+        with open(module, "w", encoding="utf-8") as f:
+            f.write(PTX)
+        for way, flags in ("0", "-Wl,-z,lazy"), ("0", "-Wl,-z,now"), ("1", "-Wl,-z,now"):
+            prog = self.build("calls" + way, CALLS, f"-DWAY={way}", flags, stub)
+            g, said, got = self.alone(f"LD_LIBRARY_PATH={drivers}", prog, module)
+            self.assertEqual(got, words(6, *[1] * 15))
+            self.assertEqual((len(g["launches"]), self.roles(g)), (1, ["input", "output"]), (way, flags))
+            self.assertEqual((said["checked"]["of"], said["checked"]["same"]), (1, 1))
+
+    def test_looked_up(self):
+        """On the software device, which does with the variable what NVIDIA's driver does."""
+        prog = self.build("looked", LOOKED_UP, "-L" + SOFT, "-l:libcuda.so.1")
+        module = os.path.join(self.dir, "k.ptx")
+        with open(module, "w", encoding="utf-8") as f:
+            f.write(PTX)
+        g, said, got = self.alone(prog, module)
+        self.assertEqual(got, words(6, *[1] * 15))
+        self.assertEqual((len(g["launches"]), said["checked"]["of"], said["checked"]["same"]), (1, 1, 1))
+
+    @unittest.skipUnless(NVCC, "no nvcc")
+    def test_runtime(self):
+        """Programs on the runtime, whose tables are filled by then: the same graph as with the preload."""
+        flags = subprocess.run([DOVETAIL, "soft", "--flags"], capture_output=True, text=True, check=True).stdout.split()
+        prog = os.path.join(self.dir, "captured")
+        subprocess.run([NVCC, "-std=c++17", *flags, os.path.join(HERE, "captured.cu"), "-o", prog], check=True)
+        for what in "beside", "branches", "mixed":
+            g, said, _ = self.alone(prog, what)
+            self.assertEqual(said["checked"]["of"], said["checked"]["same"])
+            other, _ = self.capture("--data", "all", "--", prog, what, "/dev/null")
+            g["captured"].pop("program")
+            other["captured"].pop("program")
+            self.assertEqual({k: g[k] for k in ("launches", "buffers", "captured")},
+                             {k: other[k] for k in ("launches", "buffers", "captured")})
 
 
 PTX = textwrap.dedent("""\
@@ -327,6 +487,12 @@ PTX = textwrap.dedent("""\
     ld.global.u32 %r2, [%rd4]; add.u32 %r2, %r2, 1; st.global.u32 [%rd5], %r2; ret;
     }
     """)
+# The same; what is there decides whether a place is looked at
+LOOKS = PTX.replace("add.u32 %r2, %r2, 1;", "setp.gt.u32 %p1, %r2, 900; @%p1 ld.global.u32 %r3, [%rd1]; add.u32 %r2, %r2, 1;"
+                    ).replace(".reg .b64", ".reg .pred %p<2>; .reg .b64")
+# An atomic's result decides: of which argument that is, the analysis does not say
+DOUBT = PTX.replace("add.u32 %r2, %r2, 1;", "atom.global.add.u32 %r4, [%rd5], 1; setp.gt.u32 %p1, %r4, 900; "
+                    "@%p1 ld.global.u32 %r3, [%rd1]; add.u32 %r2, %r2, 1;").replace(".reg .b64", ".reg .pred %p<2>; .reg .b64")
 # A box of a matrix, clipped at its end, from one place to another by two tensor maps.
 TILES = textwrap.dedent("""\
     .version 8.3
@@ -366,11 +532,106 @@ int main(int argc, char **argv)
     FILE *o = fopen(argv[2], "wb");
     return !o || fwrite(got, 4, 256, o) != 256 || fclose(o);
 }"""
+# A driver of little more than cuInit, which does with CUDA_INJECTION64_PATH what NVIDIA's is documented to do. Its kernels
+# run nowhere; "k" adds 1 to each of 16 words, as PTX does, on the host.
+STUB = r"""
+#include <cuda.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+CUresult cuInit(unsigned flags)
+{
+    const char *path = getenv("CUDA_INJECTION64_PATH");
+    void *lib = path ? dlopen(path, RTLD_LAZY) : NULL;
+    int (*start)(void) = lib ? (int (*)(void))dlsym(lib, "InitializeInjection") : NULL;
+    return path && (!start || !start()) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+CUresult cuDeviceGet(CUdevice *d, int n) { *d = 0; return CUDA_SUCCESS; }
+CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d)
+{ *v = a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9 : 0; return CUDA_SUCCESS; }
+CUresult cuDriverGetVersion(int *v) { *v = 13000; return CUDA_SUCCESS; }
+CUresult cuMemAlloc(CUdeviceptr *p, size_t n) { *p = (CUdeviceptr)calloc(1, n); return CUDA_SUCCESS; }
+CUresult cuMemcpyHtoD(CUdeviceptr d, const void *p, size_t n) { memcpy((void *)d, p, n); return CUDA_SUCCESS; }
+CUresult cuMemcpyDtoH(void *p, CUdeviceptr d, size_t n) { memcpy(p, (void *)d, n); return CUDA_SUCCESS; }
+CUresult cuModuleLoadData(CUmodule *m, const void *image) { *m = (CUmodule)image; return CUDA_SUCCESS; }
+CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name) { *f = (CUfunction)name; return CUDA_SUCCESS; }
+CUresult cuFuncGetParamInfo(CUfunction f, size_t i, size_t *at, size_t *n)
+{ *at = 8 * i; *n = 8; return i < 2 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
+CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *v) { *v = 0; return CUDA_SUCCESS; }
+CUresult cuPointerGetAttribute(void *v, CUpointer_attribute a, CUdeviceptr p) { return CUDA_ERROR_INVALID_VALUE; }
+CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                        unsigned shared, CUstream s, void **a, void **extra)
+{
+    for (unsigned i = 0; i < bx; i++)
+        (*(unsigned **)a[1])[i] = (*(unsigned **)a[0])[i] + 1;
+    return CUDA_SUCCESS;
+}
+#undef cuGetProcAddress
+CUresult cuGetProcAddress_v2(const char *name, void **ret, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult *status)
+{
+    char text[64];
+    strcpy(text, name);
+    *ret = dlsym(RTLD_DEFAULT, text);
+    if (!*ret && strlen(name) < 60)
+        *ret = dlsym(RTLD_DEFAULT, strcat(text, "_v2"));
+    return *ret ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}"""
+# Called by the linker's tables, or (WAY 1) by a table of its own that is filled before cuInit, as a runtime's is.
+CALLS = r"""
+#include <cuda.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#if WAY
+static CUresult (*table[8])();
+static const char *const names[] = {"cuMemAlloc", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuModuleLoadData",
+                                    "cuModuleGetFunction", "cuLaunchKernel"};
+static void fill(void)
+{
+    void *lib = dlopen("libcuda.so.1", RTLD_NOW), *p;
+    CUresult (*get)(const char *, void **, int, cuuint64_t, void *) = dlsym(lib, "cuGetProcAddress_v2");
+    for (int i = 0; i < 6; i++)
+        table[i] = get(names[i], &p, 13000, 0, NULL) ? NULL : (CUresult(*)())p;
+}
+#undef cuMemAlloc
+#undef cuMemcpyHtoD
+#undef cuMemcpyDtoH
+#define cuMemAlloc table[0]
+#define cuMemcpyHtoD table[1]
+#define cuMemcpyDtoH table[2]
+#define cuModuleLoadData table[3]
+#define cuModuleGetFunction table[4]
+#define cuLaunchKernel table[5]
+#else
+static void fill(void) {}
+#endif
+int main(int argc, char **argv)
+{
+    static char ptx[4096];
+    unsigned v[16] = {5}, w[16];
+    CUmodule m; CUfunction f; CUdeviceptr p, q;
+    void *a[] = {&p, &q};
+    FILE *i = fopen(argv[1], "r"), *o;
+    fill();
+    if (!i || !fread(ptx, 1, sizeof ptx - 1, i) || cuInit(0) || cuMemAlloc(&p, (size_t)64) ||
+        cuMemAlloc(&q, (size_t)64) || cuMemcpyHtoD(p, (const void *)v, (size_t)64) ||
+        cuModuleLoadData(&m, (const void *)ptx) || cuModuleGetFunction(&f, m, "k") ||
+        cuLaunchKernel(f, 1u, 1u, 1u, 16u, 1u, 1u, 0u, (CUstream)NULL, (void **)a, (void **)NULL) ||
+        cuMemcpyDtoH((void *)w, q, (size_t)64))
+        return 1;
+    o = fopen(argv[2], "wb");
+    return !o || fwrite(w, 4, 16, o) != 16 || fclose(o);
+}"""
 DEVICE, IMAGE, FUNCTION, VARIABLE, ALLOC, FREE, LAUNCH, SET, COPY, SEEN, ORDER, UNTAKEN, END = range(1, 14)
 
 
-def record(kind, payload):
-    return struct.pack("<IIQ", kind, 0, len(payload)) + payload + bytes(-len(payload) % 8)
+RECORD, WAIT, SYNC_STREAM, SYNC_EVENT, SYNC_ALL, GONE, GRAPH, NODE_AFTER, NODE, GRAPH_END = range(10)
+APART = 0x80000000
+
+
+def record(kind, payload, by=0):
+    return struct.pack("<IIQ", kind, by, len(payload)) + payload + bytes(-len(payload) % 8)
 
 
 class Trace:
@@ -389,10 +650,13 @@ class Trace:
     def alloc(self, at, size):
         self.records.append(record(ALLOC, struct.pack("<QQII", at, size, 0, 0)))
 
-    def launch(self, function, *pointers, flags=0):
+    def order(self, what, stream=0, event=0, by=0):
+        self.records.append(record(ORDER, struct.pack("<QQII", stream, event, what, 0), by))
+
+    def launch(self, function, *pointers, flags=0, stream=0, by=0):
         params = b"".join(struct.pack("<II", 8 * i, 8) for i in range(len(pointers)))
-        head = struct.pack("<Q14I", 0, function, flags, 1, 1, 1, 16, 1, 1, 0, 0, 0, 0, len(pointers), 8 * len(pointers))
-        self.records.append(record(LAUNCH, head + params + struct.pack(f"<{len(pointers)}Q", *pointers)))
+        head = struct.pack("<Q14I", stream, function, flags, 1, 1, 1, 16, 1, 1, 0, 0, 0, 0, len(pointers), 8 * len(pointers))
+        self.records.append(record(LAUNCH, head + params + struct.pack(f"<{len(pointers)}Q", *pointers), by))
 
     def copy(self, to, at, data, flags):
         self.number += 1
@@ -559,7 +823,7 @@ class Traces(Base):
         """Scratch memory of each pass, at an address that others had: the passes are alike, what the host gave once is
         known, and scratch is nobody else's."""
         t = Trace()
-        t.image(0, 0, PTX.encode())
+        t.image(0, 0, LOOKS.encode())
         t.function(0, 0)
         for at in 0x10000, 0x20000:
             t.alloc(at, 64)
@@ -573,6 +837,83 @@ class Traces(Base):
         g, said = self.of(t.end(), "--step", "3")
         self.assertEqual((self.roles(g), said["unknown"]), (["input", "intermediate", "output"], []))
         self.assertEqual(base64.b64decode(g["buffers"]["b0"]["data"]), words(*range(16)))
+
+    def test_order(self):
+        """What orders launches, and what does not: by streams, events, threads of the host, nodes."""
+        def trace():
+            t = Trace()
+            t.image(0, 0, PTX.encode())
+            t.function(0, 0)
+            for i in range(8):
+                t.alloc(0x10000 * (i + 1), 64)
+            t.give(0x10000, words(*range(16)))
+            return t
+        def ends(t):
+            g, _ = self.of(t.end(), "--data", "all")
+            return self.follows(g)
+        def one(t, i, stream, by=0):
+            t.launch(0, 0x10000, 0x10000 * (i + 2), stream=stream, by=by)
+        # a thread's wait orders its own later launches; the other's are free
+        t = trace()
+        one(t, 0, 100, APART)
+        t.order(SYNC_STREAM, 100)
+        one(t, 1, 101, APART)
+        one(t, 2, 102, APART | 1)
+        self.assertEqual(ends(t), [[], [0], []])
+        # the default stream and those that wait for it; the per-thread ones of two threads
+        t = trace()
+        one(t, 0, 100)
+        one(t, 1, 101, APART)
+        one(t, 2, 0)
+        one(t, 3, 2)
+        one(t, 4, 2, 1)
+        one(t, 5, 1)
+        self.assertEqual(ends(t), [[], [], [0], [0, 2], [0, 2], [0, 2, 3, 4]])
+        # events: recorded anew, destroyed, of no record; a stream that is gone and has its name again
+        t = trace()
+        t.order(WAIT, 101, 7, APART)
+        one(t, 0, 100, APART)
+        t.order(RECORD, 100, 7, APART)
+        one(t, 1, 100, APART)
+        t.order(WAIT, 101, 7, APART)
+        one(t, 2, 101, APART)
+        t.order(GONE, 100)
+        one(t, 3, 100, APART)
+        t.order(GONE, 0, 7)
+        t.order(WAIT, 102, 7, APART)
+        one(t, 4, 102, APART)
+        t.order(SYNC_ALL)
+        one(t, 5, 103, APART)
+        self.assertEqual(ends(t), [[], [0], [0], [], [], [0, 1, 2, 3, 4]])
+        # a CUDA graph: 0 and 1 side by side, 2 behind 1; what numbers nothing is nothing
+        t = trace()
+        one(t, 0, 100, APART)
+        t.order(GRAPH, 100, 0, APART)
+        for node, after in (0, []), (1, [9, 1]), (2, [1]):
+            for a in after:
+                t.order(NODE_AFTER, 100, a, APART)
+            t.order(NODE, 100, node, APART)
+            one(t, 1 + node, 100, APART)
+        t.order(NODE, 100, 1 << 40, APART)
+        t.order(GRAPH_END, 100, 0, APART)
+        one(t, 4, 100, APART)
+        t.order(NODE, 100, 0, APART)
+        t.order(77, 100)
+        self.assertEqual(ends(t), [[], [0], [0], [0, 2], [0, 1, 2, 3]])
+
+    def test_bits(self):
+        """Where the analysis does not know what decides, the bits do: whole numbers are kept, and no others."""
+        for data, kept in ((words(*range(16)), True), (struct.pack("<16f", *(i / 7 for i in range(16))), False)):
+            t = Trace()
+            t.image(0, 0, DOUBT.encode())
+            t.function(0, 0)
+            for at in 0x10000, 0x20000:
+                t.alloc(at, 64)
+            t.give(0x10000, data)
+            t.give(0x20000, bytes(64))
+            t.launch(0, 0x10000, 0x20000)
+            g, said = self.of(t.end())
+            self.assertEqual(("data" in g["buffers"]["b0"], "b0" in said["unknown"]), (kept, not kept))
 
     def test_random(self):
         """Programs by chance on one allocation, whose bytes are followed here: what the host took is what the graph's

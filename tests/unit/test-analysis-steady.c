@@ -1,5 +1,5 @@
 /* ana_steady (analysis/taint/steady.c): each kernel here says whether it is steady, and whether it touches the same
- * bytes; the steady ones execute the same work on two inputs. */
+ * bytes; the steady ones execute the same work on two inputs. And ana_deciders: whose memory decides. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,52 +31,66 @@
     "mbarrier.arrive.shared.b64 _, [%r5 + 8];\n"
 #define AFTER "st.global.u32 [%d2], %r1;\nret;\n}\n"
 
+/* Registers have one taint each, wherever they are written: what is loaded into %r1 counts as what it was before. */
 static const struct {
     const char *name, *body;
     enum { NEITHER, SAME, STEADY } what; /* SAME: it touches the same bytes, but does not cost the same */
+    const char *by;                      /* the arguments whose memory decides, "?": nobody can say (ana_deciders) */
 } cases[] = {
-    {"values", "mad.lo.u32 %r1, %r1, %r1, %r2;\n", STEADY},
-    {"chosen value", "setp.gt.s32 %p1, %r1, 5;\nselp.b32 %r1, %r1, 7, %p1;\n", STEADY},
-    {"shuffle", "shfl.sync.bfly.b32 %r1, %r1, 1, 31, -1;\n", STEADY},
+    {"values", "mad.lo.u32 %r1, %r1, %r1, %r2;\n", STEADY, ""},
+    {"chosen value", "setp.gt.s32 %p1, %r1, 5;\nselp.b32 %r1, %r1, 7, %p1;\n", STEADY, ""},
+    {"shuffle", "shfl.sync.bfly.b32 %r1, %r1, 1, 31, -1;\n", STEADY, ""},
     {"loop by a number", "L:\nadd.u32 %r1, %r1, 3;\nadd.u32 %r4, %r4, -1;\nsetp.gt.s32 %p1, %r4, 0;\n@%p1 bra L;\n",
-     STEADY},
-    {"branch by thread", "setp.gt.u32 %p1, %r3, 5;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", STEADY},
+     STEADY, ""},
+    {"branch by thread", "setp.gt.u32 %p1, %r3, 5;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", STEADY, ""},
     {"through shared memory, at its own place",
      "mov.u32 %r5, s;\nshl.b32 %r6, %r3, 2;\nadd.u32 %r5, %r5, %r6;\nst.shared.u32 [%r5], %r1;\nbar.sync "
      "0;\nld.shared.u32 %r1, [%r5];\n",
-     STEADY},
-    {"atomic", "red.global.add.u32 [%d2], %r1;\n", STEADY},
-    {"branch by data", "setp.gt.u32 %p1, %r1, 500;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", SAME},
-    {"branch by a table", "setp.gt.u32 %p1, %r2, 500;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", SAME},
-    {"guard by data", "setp.gt.u32 %p1, %r1, 500;\n@%p1 add.u32 %r1, %r1, 3;\n", SAME},
-    {"guarded load", "setp.gt.u32 %p1, %r1, 500;\n@%p1 ld.global.u32 %r1, [%d2];\n", NEITHER},
-    {"exit by data", "setp.gt.u32 %p1, %r1, 500;\n@%p1 exit;\n", NEITHER},
+     STEADY, ""},
+    {"atomic", "red.global.add.u32 [%d2], %r1;\n", STEADY, ""},
+    {"branch by data", "setp.gt.u32 %p1, %r1, 500;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", SAME, "x"},
+    {"branch by a table", "setp.gt.u32 %p1, %r2, 500;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", SAME, "t"},
+    {"guard by data", "setp.gt.u32 %p1, %r1, 500;\n@%p1 add.u32 %r1, %r1, 3;\n", SAME, ""},
+    {"guarded load", "setp.gt.u32 %p1, %r1, 500;\n@%p1 ld.global.u32 %r1, [%d2];\n", NEITHER, "xy"},
+    {"exit by data", "setp.gt.u32 %p1, %r1, 500;\n@%p1 exit;\n", NEITHER, "x"},
     {"address by data",
      "and.b32 %r5, %r1, 63;\nmul.wide.u32 %d5, %r5, 4;\nld.param.u64 %d7, [y];\nadd.u64 %d6, %d7, %d5;\nld.global.u32 "
      "%r1, [%d6];\n",
-     NEITHER},
+     NEITHER, "xy"},
     {"shared address by data",
-     "mov.u32 %r5, s;\nand.b32 %r6, %r1, 252;\nadd.u32 %r5, %r5, %r6;\nst.shared.u32 [%r5], %r1;\n", NEITHER},
-    {"loop by data", "and.b32 %r5, %r1, 15;\nL:\nadd.u32 %r5, %r5, -1;\nsetp.gt.s32 %p1, %r5, 0;\n@%p1 bra L;\n", SAME},
+     "mov.u32 %r5, s;\nand.b32 %r6, %r1, 252;\nadd.u32 %r5, %r5, %r6;\nst.shared.u32 [%r5], %r1;\n", NEITHER, ""},
+    {"loop by data", "and.b32 %r5, %r1, 15;\nL:\nadd.u32 %r5, %r5, -1;\nsetp.gt.s32 %p1, %r5, 0;\n@%p1 bra L;\n", SAME,
+     "x"},
     {"data by way of shared memory",
      "mov.u32 %r5, s;\nst.shared.u32 [%r5], %r1;\nbar.sync 0;\nld.shared.u32 %r6, [%r5];\nsetp.gt.u32 %p1, %r6, "
      "500;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n",
-     SAME},
+     SAME, "x"},
     {"a vote on data",
-     "setp.gt.u32 %p1, %r1, 500;\nvote.sync.any.pred %p2, %p1, -1;\n@%p2 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", SAME},
+     "setp.gt.u32 %p1, %r1, 500;\nvote.sync.any.pred %p2, %p1, -1;\n@%p2 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", SAME,
+     "x"},
     {"result of an atomic",
-     "atom.global.add.u32 %r5, [%d2], 1;\nsetp.gt.u32 %p1, %r5, 5;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", SAME},
+     "atom.global.add.u32 %r5, [%d2], 1;\nsetp.gt.u32 %p1, %r5, 5;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", SAME,
+     "?"},
+    {"address by the table, guard by data",
+     "and.b32 %r5, %r2, 63;\nmul.wide.u32 %d5, %r5, 4;\nld.param.u64 %d7, [y];\nadd.u64 %d6, %d7, "
+     "%d5;\nsetp.gt.u32 %p1, %r1, 500;\n@%p1 ld.global.u32 %r7, [%d6];\n",
+     NEITHER, "xt"},
+    {"address by what is in the place itself",
+     "ld.global.u32 %r6, [%d2];\nand.b32 %r5, %r6, 63;\nmul.wide.u32 %d5, %r5, 4;\nld.param.u64 %d7, [y];\nadd.u64 "
+     "%d6, "
+     "%d7, %d5;\nld.global.u32 %r1, [%d6];\n",
+     NEITHER, "y"},
     {"a wait for an mbarrier",
-     BOTH "W:\nmbarrier.test_wait.parity.shared.b64 %p1, [%r5], 0;\n@!%p1 bra W;\n", SAME},
+     BOTH "W:\nmbarrier.test_wait.parity.shared.b64 %p1, [%r5], 0;\n@!%p1 bra W;\n", SAME, "?"},
     {"one of two mbarriers, by data",
      BOTH "and.b32 %r6, %r1, 8;\nadd.u32 %r5, %r5, %r6;\nW:\nmbarrier.test_wait.parity.shared.b64 %p1, [%r5], 0;\n@!%p1 bra W;\n",
-     NEITHER},
+     NEITHER, "?"},
     {"an mbarrier asked once",
      BOTH "mbarrier.test_wait.parity.shared.b64 %p1, [%r5], 0;\n@!%p1 bra W;\nadd.u32 %r1, %r1, 3;\nW:\n",
-     NEITHER},
+     NEITHER, "?"},
     {"a call",
      "{\n.param .b32 a;\n.param .b32 b;\nst.param.b32 [a], %r1;\ncall (b), twice, (a);\nld.param.b32 %r1, [b];\n}\n",
-     SAME},
+     SAME, ""},
 };
 
 static void must(int r, const struct dt_err *e, const char *what)
@@ -115,6 +129,14 @@ static void test_cases(void **state)
             fail_msg("%s: %s", cases[i].name, steady ? "is said to be steady" : "is not said to be steady");
         if (same != (cases[i].what != NEITHER))
             fail_msg("%s: %s to touch the same bytes", cases[i].name, same ? "is said" : "is not said");
+        bool decides[4], known;
+        char by[8] = "";
+        must(ana_deciders(p, 0, decides, &known, &e), &e, cases[i].name);
+        for (unsigned k = 0, n = 0; k < 4; k++)
+            if (decides[k])
+                by[n++] = "xytn"[k];
+        if (strcmp(known ? by : "?", cases[i].by))
+            fail_msg("%s: decided by '%s', not '%s'", cases[i].name, known ? by : "?", cases[i].by);
         struct dev_cost cost[2];
         memset(cost, 0, sizeof cost);
         for (unsigned k = 0; k < 2; k++) {
