@@ -23,8 +23,8 @@
     "setp.lt.u32 %p1, %r1, 999;\n@%p1 bra ON;\nadd.s32 %r1, %r1, %r1;\nON:\nst.param.b32 [z], %r1;\nret;\n}\n"         \
     ".func add (.param .b64 q)\n{\n.reg .b64 %d<2>;\nld.param.b64 %d1, [q];\nred.global.add.u32 [%d1], 1;\nret;\n}\n"
 #define END "ret;\n}\n"
-/* An mbarrier of `n` arrivals a phase, which all threads know; what thread t alone does; all wait for the end of a phase
- * of this parity */
+/* An mbarrier of `n` arrivals a phase, which all threads know; what thread t alone does; all wait for the end of a
+ * phase of this parity */
 #define INIT(n) "setp.eq.u32 %p1, %r3, 0;\n@%p1 mbarrier.init.shared.b64 [bar], " n ";\nbar.sync 0;\n"
 #define ALONE(t, what) "setp.eq.u32 %p1, %r3, " t ";\n@%p1 " what ";\n"
 #define ARRIVE "mbarrier.arrive.shared.b64 _, [bar]"
