@@ -18,7 +18,7 @@
 #include "device/measure.h"
 
 #define PROGRESS_EVERY_US 50000
-#define MOST_S 1e7 /* of a time limit: more is none */
+#define MOST_S 1e7  /* of a time limit: more is none */
 #define ENOUGH 0.75 /* the part of it in which an answer is to be ready */
 
 static const struct verb {

@@ -32,8 +32,8 @@ struct wrk {
     uint64_t last_progress_us;
     char last_stage[32];
     uint64_t until_us; /* dt_now_us() by which the present request should be answered; 0: any time */
-    bool afresh;  /* the present request: no plan is carried over, and one that was is none */
-    bool carried; /* its plan is one that was carried over */
+    bool afresh;       /* the present request: no plan is carried over, and one that was is none */
+    bool carried;      /* its plan is one that was carried over */
     /* share.c: of the present request */
     bool shared;                  /* the service asks the cluster for it */
     bool asked;                   /* a question is not yet answered */

@@ -67,14 +67,19 @@ static void glance_spread(uint32_t launch, uint32_t from, uint32_t to, uint32_t 
     }
 }
 
-/* Those in the middle of each third, which are followed (softgpu/exec/profile.h), get their neighbours beside them: what
- * the two read alike says what the L2 holds. */
-static void glance_pairs(uint32_t n, uint32_t *list)
+/* In the middle of each third, where blocks are followed (softgpu/exec/profile.h), stand the two neighbours that a
+ * whole run follows: what they read alike says what the L2 holds. But for those at `keep` and before it. */
+static void glance_pairs(uint32_t blocks, uint32_t n, uint32_t keep, uint32_t *list)
 {
     for (uint32_t k = 0; k < FOLLOWED; k++) {
-        uint32_t at = (2 * k + 1) * n / (2 * FOLLOWED);
-        if (at + 1 < n)
-            list[at + 1] = list[at] + 1; /* at most the first of the next stretch */
+        uint32_t at = (2 * k + 1) * n / (2 * FOLLOWED),
+                 first = (uint32_t)((uint64_t)(2 * k + 1) * blocks / (2 * FOLLOWED));
+        bool kept = keep && at + 2 >= keep && at <= keep; /* either of them */
+        if (!kept && at + 1 < n && first + 1 < blocks && (!at || list[at - 1] < first) &&
+            (at + 2 == n || first + 1 < list[at + 2])) {
+            list[at] = first;
+            list[at + 1] = first + 1;
+        }
     }
 }
 
@@ -83,7 +88,7 @@ static uint32_t glance_pick(uint32_t launch, uint32_t blocks, uint32_t heavy, ui
 {
     if (!heavy || heavy >= blocks) {
         glance_spread(launch, 0, blocks, n, list);
-        glance_pairs(n, list);
+        glance_pairs(blocks, n, 0, list);
         return n;
     }
     uint32_t first = (uint32_t)((uint64_t)n * heavy / blocks);
@@ -93,9 +98,9 @@ static uint32_t glance_pick(uint32_t launch, uint32_t blocks, uint32_t heavy, ui
         return 0;
     glance_spread(launch, 0, heavy, first, list);
     glance_spread(launch + 1, heavy, blocks, rest, list + first);
-    glance_pairs(first + rest, list);
     list[first - 1] = heavy - 1;
     list[first] = heavy;
+    glance_pairs(blocks, first + rest, first, list);
     return first + rest;
 }
 

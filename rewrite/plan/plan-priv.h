@@ -136,7 +136,7 @@ void rw_budget_reserve(struct rw_planner *p, unsigned inputs, unsigned schedules
 void rw_budget_built(struct rw_planner *p, const struct rw_trial *t, unsigned fresh);
 /* It was accepted: T ran under the block orders, and the new launches were analysed. */
 void rw_budget_accepted(struct rw_planner *p, const struct rw_trial *t, const struct rw_state *next);
-bool rw_late(struct rw_planner *p); /* the budget is spent */
+bool rw_late(struct rw_planner *p);    /* the budget is spent */
 bool rw_hurried(struct rw_planner *p); /* by the clock, where it is not the budget */
 /* The plan's `stopped`; *ret NULL: the budget was enough. */
 int rw_budget_json(const struct rw_planner *p, json_t **ret, struct dt_err *e);

@@ -24,11 +24,15 @@ bool sg_checks_parse(const char *list, unsigned *ret)
     static const struct {
         const char *word;
         unsigned bits;
-    } words[] = {{"race", SG_CHECK_RACE},       {"uninit", SG_CHECK_UNINIT},
-                 {"barrier", SG_CHECK_BARRIER}, {"bounds", 0}, /* always on */
-                 {"blocks", SG_CHECK_BLOCKS},   {"tell", SG_CHECK_TELL},
+    } words[] = {{"race", SG_CHECK_RACE},
+                 {"uninit", SG_CHECK_UNINIT},
+                 {"barrier", SG_CHECK_BARRIER},
+                 {"bounds", 0}, /* always on */
+                 {"blocks", SG_CHECK_BLOCKS},
+                 {"tell", SG_CHECK_TELL},
                  {"phases", SG_CHECK_PHASES},
-                 {"all", SG_CHECK_ALL},         {"none", 0}};
+                 {"all", SG_CHECK_ALL},
+                 {"none", 0}};
     unsigned bits = 0;
     for (const char *p = list; *p;) {
         size_t n = strcspn(p, ","), i = 0;

@@ -26,8 +26,8 @@
     "%r4, [n];\n"                                                                                                      \
     "ld.global.u32 %r1, [%d1];\nld.global.u32 %r2, [%d3];\n"
 #define BOTH /* two mbarriers, at which all threads arrive */                                                          \
-    "mov.u32 %r5, s;\nsetp.eq.u32 %p2, %r3, 0;\n@%p2 mbarrier.init.shared.b64 [%r5], 64;\n@%p2 "                        \
-    "mbarrier.init.shared.b64 [%r5 + 8], 64;\nbar.sync 0;\nmbarrier.arrive.shared.b64 _, [%r5];\n"                      \
+    "mov.u32 %r5, s;\nsetp.eq.u32 %p2, %r3, 0;\n@%p2 mbarrier.init.shared.b64 [%r5], 64;\n@%p2 "                       \
+    "mbarrier.init.shared.b64 [%r5 + 8], 64;\nbar.sync 0;\nmbarrier.arrive.shared.b64 _, [%r5];\n"                     \
     "mbarrier.arrive.shared.b64 _, [%r5 + 8];\n"
 #define AFTER "st.global.u32 [%d2], %r1;\nret;\n}\n"
 
@@ -80,14 +80,14 @@ static const struct {
      "%d6, "
      "%d7, %d5;\nld.global.u32 %r1, [%d6];\n",
      NEITHER, "y"},
-    {"a wait for an mbarrier",
-     BOTH "W:\nmbarrier.test_wait.parity.shared.b64 %p1, [%r5], 0;\n@!%p1 bra W;\n", SAME, "?"},
+    {"a wait for an mbarrier", BOTH "W:\nmbarrier.test_wait.parity.shared.b64 %p1, [%r5], 0;\n@!%p1 bra W;\n", SAME,
+     "?"},
     {"one of two mbarriers, by data",
-     BOTH "and.b32 %r6, %r1, 8;\nadd.u32 %r5, %r5, %r6;\nW:\nmbarrier.test_wait.parity.shared.b64 %p1, [%r5], 0;\n@!%p1 bra W;\n",
+     BOTH "and.b32 %r6, %r1, 8;\nadd.u32 %r5, %r5, %r6;\nW:\nmbarrier.test_wait.parity.shared.b64 %p1, [%r5], "
+          "0;\n@!%p1 bra W;\n",
      NEITHER, "?"},
     {"an mbarrier asked once",
-     BOTH "mbarrier.test_wait.parity.shared.b64 %p1, [%r5], 0;\n@!%p1 bra W;\nadd.u32 %r1, %r1, 3;\nW:\n",
-     NEITHER, "?"},
+     BOTH "mbarrier.test_wait.parity.shared.b64 %p1, [%r5], 0;\n@!%p1 bra W;\nadd.u32 %r1, %r1, 3;\nW:\n", NEITHER, "?"},
     {"a call",
      "{\n.param .b32 a;\n.param .b32 b;\nst.param.b32 [a], %r1;\ncall (b), twice, (a);\nld.param.b32 %r1, [b];\n}\n",
      SAME, ""},

@@ -77,8 +77,10 @@ static void test_work(void **state)
 static void test_until(void **state)
 {
     for (int k = 0; k < 4; k++) {
-        struct rw_options o = {
-            .inputs = 2, .schedules = 2, .budget_s = k & 1 ? 1000 : 0, .until_us = dt_now_us() + (k & 2 ? 3600000000 : 1)};
+        struct rw_options o = {.inputs = 2,
+                               .schedules = 2,
+                               .budget_s = k & 1 ? 1000 : 0,
+                               .until_us = dt_now_us() + (k & 2 ? 3600000000 : 1)};
         struct dt_err e = {0};
         json_t *plan, *stopped;
         must(rw_plan(w.dev, w.prog, w.ana, &o, "sha256:none", &plan, &e), &e);

@@ -205,10 +205,60 @@ static void test_plan(void **state)
     world_close(&w);
 }
 
+/* Four blocks read the same four megabytes: that it is in the L2 for all but one, neighbours that run say. */
+#define FOURS                                                                                                          \
+    ".visible .entry k(.param .u64 a, .param .u64 b)\n{\n.reg .pred %p<2>;\n.reg .b32 %r<12>;\n.reg .b64 %d<12>;\n"    \
+    "ld.param.u64 %d1, [a];\nld.param.u64 %d2, [b];\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %tid.x;\n"                   \
+    "shr.u32 %r3, %r1, 2;\nmul.wide.u32 %d3, %r3, 4194304;\nadd.s64 %d4, %d1, %d3;\nmul.wide.u32 %d3, %r2, 16;\n"      \
+    "add.s64 %d5, %d4, %d3;\nmov.u32 %r4, 0;\nmov.u32 %r5, 0;\nL:\nmul.wide.u32 %d6, %r4, 2048;\n"                     \
+    "add.s64 %d8, %d5, %d6;\nld.global.v4.u32 {%r6, %r7, %r8, %r9}, [%d8];\nxor.b32 %r5, %r5, %r6;\n"                  \
+    "add.s32 %r4, %r4, 1;\nsetp.lt.u32 %p1, %r4, 2048;\n@%p1 bra L;\nmad.lo.s32 %r10, %r1, 128, %r2;\n"                \
+    "mul.wide.u32 %d7, %r10, 4;\nadd.s64 %d9, %d2, %d7;\nst.global.u32 [%d9], %r5;\nret;\n}\n"
+
+static void test_neighbours(void **state)
+{
+    const uint32_t pair[2] = {0, 1};
+    struct glance g = {.a = {.p = &g.w.p}};
+    struct rw_judge judge = {ask, &g.a};
+    struct dt_str text = {0}, why = {0};
+    enum rw_verdict v;
+    dt_str_add(&text, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
+    for (const char *s = ".version 8.0\n.target sm_90\n.address_size 64\n" FOURS; *s; s++)
+        dt_str_addf(&text, *s == '\n' ? "\\n" : "%c", *s);
+    dt_str_add(&text,
+               "\"}}, \"buffers\": {\"x\": {\"bytes\": 67108864, \"role\": \"input\", \"fill\": {\"zero\": true}}, "
+               "\"y\": {\"bytes\": 67108864, \"role\": \"input\", \"fill\": {\"zero\": true}}, " BUFFER(
+                   "s", "output") "}, \"launches\": [" KEEP("a", "k", "x", "s") "," KEEP("b", "k", "y", "s") "]}");
+    rw_hooks.glance = 1;
+    world_analysed(&g.w, &text);
+    must(rw_reference_new(g.w.dev, g.w.prog, 1, g.w.ana, NULL, &g.w.p.gate.ref, &g.w.p.gate.snaps, &g.e), &g.e);
+    must(rw_state_first(&g.w.p, &g.w.p.state.p[0], &g.e), &g.e);
+    must(rw_edit_init(&g.w.x, &rw_programmatic, dev_info(g.w.dev), &g.w.opt, &g.w.p.state.p[0], pair, 2, &g.e), &g.e);
+    int r = rw_programmatic.open(&g.w.x, &v, &why, &g.e);
+    r = r ? r : rw_programmatic.build(&g.w.x, 0, &why, &g.e);
+    if (r)
+        fail_msg("%s", r < 0 ? g.e.detail : why.s);
+    dt_str_done(&why);
+    for (size_t i = 0; i < g.w.x.part.n; i++)
+        snprintf(g.w.x.part.p[i].module, sizeof g.w.x.part.p[i].module, "f%zu", i);
+    must(rw_state_make(&g.w.p, &g.w.x, &g.w.next, &g.w.fused, &g.e), &g.e);
+    assert_int_equal(rw_trial_judged(&g.t, &g.w.p.gate, &g.w.x, &g.w.next, g.w.fused, &judge, &g.e), 1);
+    assert_int_equal(g.a.times, 1);
+    must(rw_state_time(&g.w.p, &g.w.next, &g.e), &g.e);
+    if (g.a.us < 0.99 * g.w.next.time.time_us || g.a.us > 1.01 * g.w.next.time.time_us)
+        fail_msg("%.2f us by a glance, %.2f by all blocks", g.a.us, g.w.next.time.time_us);
+    rw_trial_done(&g.t);
+    rw_state_done(&g.w.next);
+    rw_programmatic.close(&g.w.x);
+    rw_edit_done(&g.w.x);
+    world_close(&g.w);
+    rw_hooks.glance = 0;
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_about), cmocka_unit_test(test_hopeless),
-                                       cmocka_unit_test(test_not), cmocka_unit_test(test_orders),
-                                       cmocka_unit_test(test_plan)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_neighbours), cmocka_unit_test(test_about),
+                                       cmocka_unit_test(test_hopeless),   cmocka_unit_test(test_not),
+                                       cmocka_unit_test(test_orders),     cmocka_unit_test(test_plan)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

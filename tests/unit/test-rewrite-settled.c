@@ -23,8 +23,8 @@
     "setp.lt.u32 %p1, %r1, 999;\n@%p1 bra ON;\nadd.s32 %r1, %r1, %r1;\nON:\nst.param.b32 [z], %r1;\nret;\n}\n"         \
     ".func add (.param .b64 q)\n{\n.reg .b64 %d<2>;\nld.param.b64 %d1, [q];\nred.global.add.u32 [%d1], 1;\nret;\n}\n"
 #define END "ret;\n}\n"
-/* An mbarrier of `n` arrivals a phase, which all threads know; thread t alone (or not: `!`) does something; all wait for
- * the end of a phase of this parity */
+/* An mbarrier of `n` arrivals a phase, which all threads know; what thread t alone does; all wait for the end of a
+ * phase of this parity */
 #define INIT(n) "setp.eq.u32 %p1, %r3, 0;\n@%p1 mbarrier.init.shared.b64 [bar], " n ";\nbar.sync 0;\n"
 #define ALONE(t, what) "setp.eq.u32 %p1, %r3, " t ";\n@%p1 " what ";\n"
 #define ARRIVE "mbarrier.arrive.shared.b64 _, [bar]"
@@ -87,9 +87,9 @@ static const struct settled_case {
      true, 2},
     {"bulk-load",
      "mad.lo.s32 %r11, %r1, 512, 0;\ncvt.u64.u32 %d6, %r11;\nadd.s64 %d7, %d1, %d6;\n" INIT("1")
-         ALONE("0", "mbarrier.arrive.expect_tx.shared.b64 _, [bar], 512") ALONE(
-             "0", "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r8], [%d7], 512, [bar]")
-             WAIT("W", "0") LEAVE,
+         ALONE("0", "mbarrier.arrive.expect_tx.shared.b64 _, [bar], 512")
+             ALONE("0", "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r8], [%d7], 512, [bar]")
+                 WAIT("W", "0") LEAVE,
      true, 2},
     {"mbarrier", INIT("128") "st.shared.u32 [%r9], %r5;\n" ARRIVE ";\n" WAIT("W", "0") LEAVE, true, 2},
     {"mbarrier-in-two-blocks",
@@ -123,7 +123,7 @@ static const struct settled_case {
      false, 0},
     {"waits-where-data-says",
      INIT("128") ARRIVE ";\nsetp.lt.u32 %p3, %r5, 999;\n@%p3 bra ON;\n" WAIT("W", "0") "ON:\nst.global.u32 [%d5], "
-                                                                                        "%r5;\n",
+                                                                                       "%r5;\n",
      false, 8},
     {"token", INIT("128") "mbarrier.arrive.shared.b64 %d6, [bar];\nst.global.u32 [%d5], %d6;\n", false, 0},
     {"relaxed-wait",
