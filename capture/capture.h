@@ -195,8 +195,8 @@ struct cap_order_of *cap_order_free(struct cap_order_of *o);
 void cap_order_begin(struct cap_order_of *o, uint32_t op);
 void cap_order_launch(struct cap_order_of *o, uint32_t op);
 void cap_order_end(struct cap_order_of *o, uint32_t op);
-/* `stream` and `after` of the launches, if they need more than one stream, and `programmatic`; into streams the program's stream of each,
- * into waits what is in `after`, by number. False: memory. */
+/* `stream` and `after` of the launches, if they need more than one stream, and `programmatic`; into streams the
+ * program's stream of each, into waits what is in `after`, by number. False: memory. */
 bool cap_order_put(struct cap_order_of *o, json_t *launches, json_t *streams, json_t *waits);
 
 /* graph.c: the document, with a member `captured`. */

@@ -10,8 +10,8 @@
  *
  * Copies from the host and to it, where they are no content and no result (piece.c), become copy steps from buffers
  * hostN and to buffers takenN. What the program ordered is order.c's. `captured` says what no other member can: where
- * the graph comes from, which of the program's streams each launch was on, what the program got (SHA-256 of each copy to
- * the host).
+ * the graph comes from, which of the program's streams each launch was on, what the program got (SHA-256 of each copy
+ * to the host).
  */
 #include <stdlib.h>
 #include <string.h>

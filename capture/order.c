@@ -2,13 +2,14 @@
  *
  * Sets of launches have ended before each operation of the trace:
  *
- *   on its stream    what came before there; on the default stream (the legacy one) also what came before on every stream
- *                    that was not made CU_STREAM_NON_BLOCKING, and on such a stream what came before on the default one
+ *   on its stream    what came before there; on the default stream (the legacy one) also what came before on every
+ *                    stream that was not made CU_STREAM_NON_BLOCKING, and on such a stream what came before on the
+ *                    default one
  *   by events        what its stream waited for
- *   by the host      what the thread that asks for it has waited for: a stream, an event, everything, a copy to the host
- *                    that is no asynchronous one. What several threads of the host agree on between themselves is not
- *                    seen, and orders nothing. What the host wrote itself, and a kernel reads, was there before all that
- *                    was asked for later
+ *   by the host      what the thread that asks for it has waited for: a stream, an event, everything, a copy to the
+ *                    host that is no asynchronous one. What several threads of the host agree on between themselves is
+ *                    not seen, and orders nothing. What the host wrote itself, and a kernel reads, was there before all
+ *                    that was asked for later
  *   in a CUDA graph  what came before on the stream of its launch, and the nodes that lead to it; later work of the
  *                    stream follows all nodes
  *

@@ -36,8 +36,8 @@ enum cap_kind {
     CAP_KINDS
 };
 
-/* by: the thread of the program that asked, by number; and of a record with a stream: that is one which does not wait for
- * the default stream (CU_STREAM_NON_BLOCKING). */
+/* by: the thread of the program that asked, by number; and of a record with a stream: that is one which does not wait
+ * for the default stream (CU_STREAM_NON_BLOCKING). */
 enum { CAP_THREAD = 0x7fffffff };
 #define CAP_APART 0x80000000u
 struct cap_head {

@@ -61,7 +61,7 @@ const struct cli_opt cli_opts[] = {
     {"step", "N|auto", O_CAPTURE, offsetof(struct cli, step),
      "capture: the Nth pass of the step that the program repeats; auto: one of them (default: the whole run)"},
     {"data", "WHAT", O_CAPTURE, offsetof(struct cli, data),
-     "capture: whose content goes into the graph: none, indices (whole numbers that may be indices), all (default: "
+     "capture: whose content goes into the graph: none, indices (what decides which bytes are touched), all (default: "
      "indices)"},
     {"help", NULL, O_HELP, 0, "this text"},
     {0},

@@ -106,8 +106,8 @@ struct dt_graph {
     json_t *json; /* the parsed document, kept for the strings in it */
     const char *name;
     bool is_plan;
-    /* a graph, no plan, whose launches are on several streams, or start early: `stream`, `after` and `programmatic` are the
-     * poster's. In rewrite/, of each graph on the way to its plan */
+    /* a graph, no plan, whose launches are on several streams, or start early: `stream`, `after` and `programmatic` are
+     * the poster's. In rewrite/, of each graph on the way to its plan */
     bool streams;
     struct dt_module *module;
     uint32_t nmodule;

@@ -69,9 +69,9 @@ int rw_verify(struct dev_device *d, const struct dev_prog *original, const struc
 int rw_waits_check(struct dev_device *d, const struct dev_prog *plan, const struct ana_result *a,
                    const struct dev_prog *original, struct dt_err *e);
 
-/* A posted graph on several streams (facts/streams.c): where two launches share bytes that one of them writes and nothing
- * orders them, the later one of the document is `after` the other from now on, and *w warns of it. Before rw_plan; does
- * nothing with other graphs. DT_E_NOMEM. */
+/* A posted graph on several streams (facts/streams.c): where two launches share bytes that one of them writes and
+ * nothing orders them, the later one of the document is `after` the other from now on, and *w warns of it. Before
+ * rw_plan; does nothing with other graphs. DT_E_NOMEM. */
 int rw_order_posted(struct dt_graph *g, const struct ana_result *a, struct dt_warnings *w, struct dt_err *e);
 
 /* May the modules that the plan changed run on this machine (gate/machine-code.c)? They may if what runs is the code

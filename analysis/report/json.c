@@ -116,8 +116,8 @@ static json_t *footprints(const struct ana_launch *l, const struct dt_graph *g)
     return list;
 }
 
-/* The numbers of the arguments that decide what launch `launch` touches; as for an earlier launch of the same entry with
- * addresses in the same places. Null: not known. */
+/* The numbers of the arguments that decide what launch `launch` touches; as for an earlier launch of the same entry
+ * with addresses in the same places. Null: not known. */
 static json_t *decides(const struct dev_prog *p, uint32_t launch, const json_t *launches)
 {
     const struct dt_launch *l = &p->graph->launch[launch], *was = p->graph->launch;

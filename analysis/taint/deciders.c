@@ -31,8 +31,8 @@ static int depends(const struct ptx_function *f, const struct ana_taint_in *in, 
     return data;
 }
 
-static int decide(const struct dev_prog *p, uint32_t launch, bool *pointer, bool *constant, bool *ret, bool *ret_known,
-                  struct dt_err *e)
+static int deciders_find(const struct dev_prog *p, uint32_t launch, bool *pointer, bool *constant, bool *ret,
+                         bool *ret_known, struct dt_err *e)
 {
     const struct dt_launch *l = &p->graph->launch[launch];
     const struct ptx_function *f = p->step[launch].entry;
@@ -69,7 +69,7 @@ int ana_deciders(const struct dev_prog *p, uint32_t launch, bool *ret, bool *ret
     bool *pointer = dt_calloc(2 * (size_t)l->narg + 1, sizeof *pointer);
     if (!pointer)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    int r = decide(p, launch, pointer, pointer + l->narg, ret, ret_known, e);
+    int r = deciders_find(p, launch, pointer, pointer + l->narg, ret, ret_known, e);
     free(pointer);
     return r;
 }

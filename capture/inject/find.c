@@ -5,8 +5,8 @@
  * version of CUDA that the program knows: entries.def of the software device has all shapes. Nothing else is changed:
  * a name that is not in hooks.def, and every name where nothing is captured, is the driver's own.
  *
- * InitializeInjection is for a driver that finds the library by CUDA_INJECTION64_PATH. Callers have the driver's addresses
- * by then: takeover.c changes them. With the preload it has nothing left to do.
+ * InitializeInjection is for a driver that finds the library by CUDA_INJECTION64_PATH. Callers have the driver's
+ * addresses by then: takeover.c changes them. With the preload it has nothing left to do.
  */
 #include <dlfcn.h>
 #include <string.h>

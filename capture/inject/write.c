@@ -68,7 +68,7 @@ void inj_lock(void)
 void inj_unlock(const int *unused) { pthread_mutex_unlock(&lock); }
 
 /* Of a record that begins with a stream: does that not wait for the default one? */
-static bool apart(enum cap_kind kind, const void *head)
+static bool write_apart(enum cap_kind kind, const void *head)
 {
     uint64_t stream;
     unsigned flags = 0;
@@ -92,7 +92,7 @@ void inj_record(enum cap_kind kind, const void *head, size_t nhead, const void *
     if (!inj_on() || ferror(file))
         return;
     me = me ? me : ++threads;
-    h.by = ((me - 1) & CAP_THREAD) | (apart(kind, head) ? CAP_APART : 0);
+    h.by = ((me - 1) & CAP_THREAD) | (write_apart(kind, head) ? CAP_APART : 0);
     fwrite(&h, sizeof h, 1, file);
     fwrite(head, 1, nhead, file);
     fwrite(more ? more : "", 1, nmore, file);

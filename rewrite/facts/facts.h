@@ -167,7 +167,8 @@ int rw_comps_build(struct dt_arena *a, const struct ana_rows *any, uint32_t prod
  * number of the first stands for all n. */
 bool rw_order(const struct ana_result *r, const uint32_t *launch, uint32_t n, uint32_t *order, uint32_t *ret_between);
 
-/* ---- graphs on several streams (streams.c) ------------------------------------------------------------------------ */
+/* ---- graphs on several streams (streams.c) ------------------------------------------------------------------------
+ * */
 
 /* Did a rewrite place the launch among streams? Of a graph that was posted on several the kinds that do are not tried,
  * and stream and `after` of all launches follow from what was posted (kinds/place.c). */

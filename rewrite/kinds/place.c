@@ -1,11 +1,11 @@
 /* Where the launches of a new state stand among the streams, of a graph that was posted on several.
  *
  * Launches that stay keep their stream. A launch of T has the stream of the launch that it stands for, where its
- * document says one, else that of the first of S. What a launch is `after` is anew what its bytes need (facts/streams.c):
- * T follows all that one of S follows, and all that follows one of S follows T; where each of T stands for one of S
- * (rw_part.of), launch by launch. An edge that is missing in the analysis since a launch of S writes the byte for certain
- * goes through T, which follows and is followed all the same; where T is empty, all that one of S follows is before all that
- * follows one of S.
+ * document says one, else that of the first of S. What a launch is `after` is anew what its bytes need
+ * (facts/streams.c): T follows all that one of S follows, and all that follows one of S follows T; where each of T
+ * stands for one of S (rw_part.of), launch by launch. An edge that is missing in the analysis since a launch of S
+ * writes the byte for certain goes through T, which follows and is followed all the same; where T is empty, all that
+ * one of S follows is before all that follows one of S.
  */
 #include "rewrite/kinds/kinds-priv.h"
 

@@ -30,8 +30,8 @@
 #define WAIT "griddepcontrol.wait;"
 #define TRIGGER "griddepcontrol.launch_dependents;"
 
-/* next[a]: the launch that comes next on a's stream and may start early there; UINT32_MAX: there is none. Of streams that
- * the search made, only what also comes next in the document. */
+/* next[a]: the launch that comes next on a's stream and may start early there; UINT32_MAX: there is none. Of streams
+ * that the search made, only what also comes next in the document. */
 static void followers(const struct dt_graph *g, uint32_t *next)
 {
     uint32_t last[1024];

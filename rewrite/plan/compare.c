@@ -9,10 +9,10 @@
  * (sure_again). Or it is faster because it cannot be slower (dominates): it has fewer launches, and asks for no more of
  * anything.
  *
- * On several streams a rewrite on one of them gains nothing while the work beside it takes as long, and nor does the same
- * rewrite there, alone; both together do. So there a state that takes no more under any doubt is taken as well where its
- * launches, each from the end of what it waits for, take less together (idle). Where nothing comes of that in the end,
- * the posted launches are the plan (whole.c).
+ * On several streams a rewrite on one of them gains nothing while the work beside it takes as long, and nor does the
+ * same rewrite there, alone; both together do. So there a state that takes no more under any doubt is taken as well
+ * where its launches, each from the end of what it waits for, take less together (idle). Where nothing comes of that in
+ * the end, the posted launches are the plan (whole.c).
  *
  * On a real device the two states are measured together (device/measure.h): both as CUDA graphs, with the same fills,
  * in passes that take turns, so that changes of clocks and temperature affect both. Times come from CUPTI or from

@@ -158,7 +158,8 @@ class Docs(unittest.TestCase):
         """Each rewrite of docs/REWRITES.md has its picture, and the pictures are what their script draws."""
         with open(os.path.join(ROOT, "docs/REWRITES.md"), encoding="utf-8") as f:
             page = f.read()
-        none = {"What is kept", "Several streams", "Machine code", "Lists of blocks"}  # sections that are about no rewrite
+        # sections that are about no rewrite
+        none = {"What is kept", "Several streams", "Machine code", "Lists of blocks"}
         for section in re.split(r"^## ", page, flags=re.M)[1:]:
             name = section.split("\n")[0]
             self.assertEqual("](pictures/rewrite-" in section, name not in none, name)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Graphs on several streams: the posted launches run side by side as the poster has them, so that a plan is held against
-that; a gain that is none beside others is not kept; plans give the posted bytes and keep every hazard, whatever the graph;
-what nothing orders is told, and taken in the order of the document; the order is part of what the graph is."""
+"""Graphs on several streams: the posted launches run side by side as the poster has them, so that a plan is held
+against that; a gain that is none beside others is not kept; plans give the posted bytes and keep every hazard, whatever
+the graph; what nothing orders is told, and taken in the order of the document; the order is part of what the graph
+is."""
 import json
 import os
 import random
@@ -35,7 +36,8 @@ SIZE = 16 * 128 * 4
 
 
 def buffer(role, seed=0):
-    return {"bytes": SIZE, "role": role, **({"fill": {"uniform": [-1, 1], "dtype": "f32", "seed": seed}} if seed else {})}
+    fill = {"fill": {"uniform": [-1, 1], "dtype": "f32", "seed": seed}} if seed else {}
+    return {"bytes": SIZE, "role": role, **fill}
 
 
 def launch(name, entry, *args, **more):
@@ -91,7 +93,8 @@ def by_chance(rng):
         extra = [rng.choice((1, 20, 200))] if entry == "work" else []
         more = {"stream": rng.randrange(rng.choice((1, 4))), "after": [f"l{j}" for j in after]}
         if rng.random() < 0.2:
-            g["launches"].append({"name": f"l{i}", "memset": {"buffer": to, "offset": 0, "bytes": SIZE, "value": 0}, **more})
+            g["launches"].append({"name": f"l{i}", **more,
+                                  "memset": {"buffer": to, "offset": 0, "bytes": SIZE, "value": 0}})
             reads = []
         else:
             g["launches"].append(launch(f"l{i}", entry, *reads, to, *extra, **more))
@@ -125,8 +128,10 @@ class Streams(FolderCase):
         self.assertGreater(row["baseline"]["time_us"], 1.4 * us)
         self.assertGreater(row["baseline"]["time_us"], 2 * row["optimized"]["time_us"])
         self.assertEqual([r["verdict"] for r in side["rewrites"] if r["kind"] == "parallel-fusion"], ["dropped"])
-        self.assertEqual((side["optimized"]["time_us"], side["optimized"]["launches"]), (side["baseline"]["time_us"], 3))
-        self.assertEqual([(l["stream"], l["after"]) for l in side["launches"]], [(0, []), (1, []), (0, ["left", "right"])])
+        self.assertEqual((side["optimized"]["time_us"], side["optimized"]["launches"]),
+                         (side["baseline"]["time_us"], 3))
+        self.assertEqual([(l["stream"], l["after"]) for l in side["launches"]],
+                         [(0, []), (1, []), (0, ["left", "right"])])
         self.assertEqual(self.ran("plan/plan.json")[:2], (us, out))
 
     def test_gain(self):

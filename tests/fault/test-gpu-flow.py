@@ -71,7 +71,8 @@ class Flow(unittest.TestCase):
         self.assertEqual((sums["equal"], sums["differs"] + sums["error"]), (sums["cases"], 0), doc["sections"]["cases"])
         self.assertGreater(sums["cases"], 100)
         self.assertEqual([(r["name"], r["launches"], r["of"], r["same"])
-                          for r in doc["sections"]["capture"]["rows"]], [("whole", 18, 4, 4), ("step", 3, 1, 1), ("alone", 18, 4, 4)])
+                          for r in doc["sections"]["capture"]["rows"]],
+                         [("whole", 18, 4, 4), ("step", 3, 1, 1), ("alone", 18, 4, 4)])
         self.assertIn("No GPU has been measured", page)  # a soft run is no GPU's
         rows = [r for r in doc["sections"]["onoff"]["rows"] if r["graph"] == "sweep"]
         self.assertEqual([(r["kind"], set(r["blocks_per_sm"]), r["bitwise"]) for r in rows],

@@ -402,9 +402,11 @@ class Driver(Base):
 
     def test_early(self):
         """Launches that may start before the one ahead has ended say so, on a stream and in a CUDA graph."""
-        g, said, got = self.take(EARLY, PTX.replace("sm_80", "sm_90").replace("ld.global", "griddepcontrol.wait; ld.global"))
+        ptx = PTX.replace("sm_80", "sm_90").replace("ld.global", "griddepcontrol.wait; ld.global")
+        g, said, got = self.take(EARLY, ptx)
         self.assertEqual(got, words(*[3] * 16))
-        self.assertEqual([l.get("programmatic", False) for l in g["launches"] if "entry" in l], [False, True, False, True])
+        self.assertEqual([l.get("programmatic", False) for l in g["launches"] if "entry" in l],
+                         [False, True, False, True])
         self.assertEqual((said["checked"]["of"], said["checked"]["same"]), (1, 1))
 
     def test_driver(self):
@@ -435,7 +437,7 @@ class Injected(Base):
         return path
 
     def test_stub(self):
-        """A driver that is not ours, as NVIDIA's is documented: by slots of the linker, bound and not, and by a table."""
+        """A driver that is not ours, as NVIDIA's is documented: by slots of the linker, bound or not, or a table."""
         drivers = os.path.join(self.dir, "drivers")
         os.mkdir(drivers)
         stub = self.build("drivers/libcuda.so.1", STUB, "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1")
@@ -488,11 +490,12 @@ PTX = textwrap.dedent("""\
     }
     """)
 # The same; what is there decides whether a place is looked at
-LOOKS = PTX.replace("add.u32 %r2, %r2, 1;", "setp.gt.u32 %p1, %r2, 900; @%p1 ld.global.u32 %r3, [%rd1]; add.u32 %r2, %r2, 1;"
-                    ).replace(".reg .b64", ".reg .pred %p<2>; .reg .b64")
+PREDICATES = PTX.replace(".reg .b64", ".reg .pred %p<2>; .reg .b64")
+LOOKS = PREDICATES.replace("add.u32 %r2, %r2, 1;", "setp.gt.u32 %p1, %r2, 900; @%p1 ld.global.u32 %r3, [%rd1]; "
+                           "add.u32 %r2, %r2, 1;")
 # An atomic's result decides: of which argument that is, the analysis does not say
-DOUBT = PTX.replace("add.u32 %r2, %r2, 1;", "atom.global.add.u32 %r4, [%rd5], 1; setp.gt.u32 %p1, %r4, 900; "
-                    "@%p1 ld.global.u32 %r3, [%rd1]; add.u32 %r2, %r2, 1;").replace(".reg .b64", ".reg .pred %p<2>; .reg .b64")
+DOUBT = PREDICATES.replace("add.u32 %r2, %r2, 1;", "atom.global.add.u32 %r4, [%rd5], 1; setp.gt.u32 %p1, %r4, 900; "
+                           "@%p1 ld.global.u32 %r3, [%rd1]; add.u32 %r2, %r2, 1;")
 # A box of a matrix, clipped at its end, from one place to another by two tensor maps.
 TILES = textwrap.dedent("""\
     .version 8.3
@@ -532,8 +535,8 @@ int main(int argc, char **argv)
     FILE *o = fopen(argv[2], "wb");
     return !o || fwrite(got, 4, 256, o) != 256 || fclose(o);
 }"""
-# A driver of little more than cuInit, which does with CUDA_INJECTION64_PATH what NVIDIA's is documented to do. Its kernels
-# run nowhere; "k" adds 1 to each of 16 words, as PTX does, on the host.
+# A driver of little more than cuInit, which does with CUDA_INJECTION64_PATH what NVIDIA's is documented to do. Its
+# kernels run nowhere; "k" adds 1 to each of 16 words, as PTX does, on the host.
 STUB = r"""
 #include <cuda.h>
 #include <dlfcn.h>
@@ -655,7 +658,8 @@ class Trace:
 
     def launch(self, function, *pointers, flags=0, stream=0, by=0):
         params = b"".join(struct.pack("<II", 8 * i, 8) for i in range(len(pointers)))
-        head = struct.pack("<Q14I", stream, function, flags, 1, 1, 1, 16, 1, 1, 0, 0, 0, 0, len(pointers), 8 * len(pointers))
+        head = struct.pack("<Q14I", stream, function, flags, 1, 1, 1, 16, 1, 1, 0, 0, 0, 0, len(pointers),
+                           8 * len(pointers))
         self.records.append(record(LAUNCH, head + params + struct.pack(f"<{len(pointers)}Q", *pointers), by))
 
     def copy(self, to, at, data, flags):
