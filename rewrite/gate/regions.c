@@ -280,8 +280,8 @@ static int region_contents(const struct regions *x, struct region *q, struct dev
             return 0;
         if (!have && !(from = q->made[b] = dt_large_get(g->buffer[b].bytes + 8)))
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
-        if (!have && ((r = dev_run_fill_buffer(run, b, 0, 0xA5, e)) < 0 ||
-                      (r = dev_run_download(run, b, q->made[b], e)) < 0))
+        if (!have &&
+            ((r = dev_run_fill_buffer(run, b, 0, 0xA5, e)) < 0 || (r = dev_run_download(run, b, q->made[b], e)) < 0))
             return r;
         q->before[b] = from;
     }

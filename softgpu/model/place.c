@@ -93,6 +93,32 @@ static int place_clusters(struct sg_sim *s, uint32_t ki, uint32_t *given)
     return r;
 }
 
+/* To the emptiest SMs first, level by level: those with the fewest blocks get one each, in order, then those with one
+ * more. Levels at which no SM has room are passed over. */
+static int place_blocks(struct sg_sim *s, uint32_t ki, uint32_t *given)
+{
+    struct sg_sim_kern *k = &s->kern.p[ki];
+    uint32_t level = 0, next, sms = s->m->sms;
+    for (int r; k->to_place; level = next) {
+        next = SG_NO_INDEX;
+        for (uint32_t i = 0; i < sms && k->to_place; i++) {
+            const struct sg_sim_sm *p = &s->sm[i];
+            if (p->blocks < level || p->blocks >= next || !place_fits(s, p, k))
+                continue;
+            if (p->blocks == level) {
+                if ((r = put_block(s, ki, i, given)) < 0)
+                    return r;
+                next = level + 1; /* it may have room for one more */
+            } else {
+                next = p->blocks;
+            }
+        }
+        if (next == SG_NO_INDEX)
+            break;
+    }
+    return 0;
+}
+
 int sg_sim_place(struct sg_sim *s)
 {
     for (uint32_t ki = 0; ki < s->kern.n; ki++) {
@@ -104,13 +130,7 @@ int sg_sim_place(struct sg_sim *s)
         uint32_t sms = s->m->sms, *given = dt_calloc(2 * (size_t)sms, sizeof *given);
         if (!given)
             return DT_E_NOMEM;
-        int r = 0;
-        if (k->cluster > 1)
-            r = place_clusters(s, ki, given);
-        for (uint32_t level = 0; k->cluster == 1 && level < s->m->max_blocks_sm && k->to_place && !r; level++)
-            for (uint32_t i = 0; i < sms && k->to_place && !r; i++)
-                if (s->sm[i].blocks == level && place_fits(s, &s->sm[i], k))
-                    r = put_block(s, ki, i, given);
+        int r = k->cluster > 1 ? place_clusters(s, ki, given) : place_blocks(s, ki, given);
         for (uint32_t i = 0; i < 2 * sms && !r; i++)
             if (given[i])
                 r = add_group(s, i % sms, ki, given[i], i < sms ? k->length : k->light);
