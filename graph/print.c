@@ -184,7 +184,7 @@ json_t *dt_launch_to_json(const struct dt_graph *g, const struct dt_launch *l)
         print_put(o, "bytes", print_number(l->bytes), &failed);
         print_put(v, "copy", o, &failed);
     }
-    if (g->is_plan || g->streams || l->stream || l->nafter) {
+    if (g->is_plan || g->streams || l->stream || l->nafter || l->programmatic) {
         json_t *after = json_array();
         for (uint32_t i = 0; i < l->nafter; i++)
             print_push(after, json_string_nocheck(l->after[i]), &failed);

@@ -340,6 +340,53 @@ static const char plan[] =
     "  {\"name\": \"c\", \"copy\": {\"from\": {\"buffer\": \"t0\"}, \"to\": {\"buffer\": \"y\"}, \"bytes\": 4}, "
     "\"after\": [\"a+b\"], \"programmatic\": true}]}";
 
+/* %s: members of the second launch; of the third */
+static const char several[] =
+    "{\"dovetail\": 1, \"modules\": {}, \"buffers\": {\"x\": {\"bytes\": 8, \"role\": \"inout\"}}, \"launches\": ["
+    "{\"name\": \"a\", \"memset\": {\"buffer\": \"x\", \"bytes\": 8, \"value\": 0}},"
+    "{\"name\": \"b\", \"memset\": {\"buffer\": \"x\", \"bytes\": 4, \"value\": 1}%s},"
+    "{\"name\": \"c\", \"memset\": {\"buffer\": \"x\", \"bytes\": 4, \"value\": 2}%s}]}";
+
+/* What a graph on several streams says of its launches; on one stream there is nothing to say. */
+static void test_streams(void **state)
+{
+    static const struct {
+        const char *b, *c;
+        bool streams, early;
+        uint32_t stream, nafter; /* of the third */
+    } cases[] = {
+        {"", "", false, false, 0, 0},
+        {", \"stream\": 1", ", \"after\": [\"b\"]", true, false, 0, 1},
+        {", \"stream\": 1", ", \"stream\": 1, \"programmatic\": true", true, true, 1, 0},
+        {"", ", \"after\": [\"a\"]", false, false, 0, 0},
+        {"", ", \"programmatic\": true", true, true, 0, 0},
+    };
+    char text[1024], digest[5][DT_SHA256_TEXT];
+    struct dt_err e = {0};
+    for (size_t k = 0; k < 5; k++) {
+        snprintf(text, sizeof text, several, cases[k].b, cases[k].c);
+        round_trip(text);
+        struct dt_graph *g = parse(text);
+        const struct dt_launch *l = &g->launch[2];
+        assert_false(g->is_plan);
+        assert_int_equal(g->streams, cases[k].streams);
+        assert_int_equal(l->stream, cases[k].stream);
+        assert_int_equal(l->nafter, cases[k].nafter);
+        assert_int_equal(l->programmatic, cases[k].early);
+        assert_int_equal(dt_graph_digest(g, digest[k], &e), 0);
+        /* a graph on the way to its plan: what a rewrite did is said as well */
+        g->streams = false;
+        json_t *o = dt_launch_to_json(g, l);
+        assert_int_equal(json_is_true(json_object_get(o, "programmatic")), cases[k].early);
+        assert_int_equal(json_integer_value(json_object_get(o, "stream")), cases[k].stream);
+        assert_int_equal(json_array_size(json_object_get(o, "after")), cases[k].nafter);
+        json_decref(o);
+        dt_graph_free(g);
+        for (size_t i = 0; i < k; i++) /* the fourth says no more than the first */
+            assert_int_equal(!strcmp(digest[i], digest[k]), i == 0 && k == 3);
+    }
+}
+
 static void test_round_trip(void **state)
 {
     round_trip(good);
@@ -687,13 +734,21 @@ static void test_no_output(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),          cmocka_unit_test(test_bad),
-        cmocka_unit_test(test_bad_json),      cmocka_unit_test(test_many),
-        cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_plan),
-        cmocka_unit_test(test_machine_code),  cmocka_unit_test(test_posted),
-        cmocka_unit_test(test_digest),        cmocka_unit_test(test_canon),
-        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_unknown_members),
-        cmocka_unit_test(test_many_warnings), cmocka_unit_test(test_no_output),
+        cmocka_unit_test(test_good),
+        cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_bad_json),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_machine_code),
+        cmocka_unit_test(test_posted),
+        cmocka_unit_test(test_digest),
+        cmocka_unit_test(test_canon),
+        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_unknown_members),
+        cmocka_unit_test(test_many_warnings),
+        cmocka_unit_test(test_no_output),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
