@@ -124,7 +124,7 @@ def slots(plan):
     times, sms = plan["timeline"], plan["device"]["sms"]
     each = times.get("sms", {}).get("slots")
     return {} if not each else {
-        "idle": idle(plan["original"]["launches"], each["baseline"], times["baseline"], sms),
+        "idle": idle(plan.get("original", plan)["launches"], each["baseline"], times["baseline"], sms),
         "plan_idle": idle(plan["launches"], each["optimized"], times["optimized"], sms)}
 
 

@@ -90,6 +90,6 @@ int rw_bundles_in(const char *dir);
 /* The oldest version whose plans, and the analyses beside them, are right today. What is stored by it or later is
  * served until it has been planned again (daemon/shared/stale.c). Set it to RW_VERSION when something was wrong: a
  * condition that was missing, a map that was too small. Leave it when plans only become better. */
-#define RW_SOUND_SINCE "23"
+#define RW_SOUND_SINCE "32"
 
 #endif

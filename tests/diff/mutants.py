@@ -373,10 +373,6 @@ ret;
 }"""
 CASES = [
     ("racy", "self_conflict", graph([launch("a", "m", "luck", "x", "h", N), B]), "refused: verification"),
-    ("plain_launches", "",
-     graph([{"name": "d", "copy": {"from": {"buffer": "x"}, "to": {"buffer": "g"}, "bytes": 4 * N}, "stream": 1}, A,
-            launch("b", "m", "add", "h", "g", "y", after=["d"])], g=buffer(N, "intermediate")),
-     "refused: stream-order"),
     ("clusters", "", graph([A, launch("b", "c", "swap", "h", "y", cluster=[2, 1, 1])]), "refused: verification"),
     ("opaque", "", first("frobnicate.b32 %r5, %r6;"), "error: bad-ptx"),
     ("order", "", graph([A, {"name": "m", "copy": {"from": {"buffer": "h"}, "to": {"buffer": "g"}, "bytes": 4 * N}},
@@ -467,6 +463,8 @@ INLINED = [
     ("staged_still", "async", STAGED["changed-behind-it"][1], "refused: verification"),
 ]
 HARDWARE = [
+    ("plain_launches", "", graph([A, launch("b", "m", "add", "h", "x", "y", programmatic=True)]),
+     "the joined launch has no programmatic edge: it waits for all that its parts had a hazard with (kinds/place.c)"),
     ("active_mask", "", graph([launch("a", "k", "mask", "x", "h"), B]),
      "which lanes run together is the machine's choice; no run here can differ"),
     ("async", "",
