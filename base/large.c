@@ -1,5 +1,6 @@
 /* Large blocks that are kept: a list of up to KEPT of them and KEPT_BYTES together, from which the smallest that is
- * large enough is taken. Each has its size in front. Where there is no room for one more, it goes back.
+ * large enough is taken, if it is not much too large. Each has its size in front. Where there is no room for one more,
+ * it goes back.
  */
 #include "base/large.h"
 
@@ -12,6 +13,7 @@
 
 #define KEPT 8
 #define KEPT_BYTES ((size_t)512 << 20)
+#define LARGER 4 /* times: what is small and stays long is no use for a block of the largest */
 
 struct block {
     size_t bytes;
@@ -39,7 +41,8 @@ void *dt_large_get(size_t bytes)
     unsigned best = KEPT;
     pthread_mutex_lock(&lock);
     for (unsigned k = 0; k < KEPT; k++)
-        if (kept[k] && kept[k]->bytes >= bytes && (best == KEPT || kept[k]->bytes < kept[best]->bytes))
+        if (kept[k] && kept[k]->bytes >= bytes && kept[k]->bytes / LARGER <= bytes &&
+            (best == KEPT || kept[k]->bytes < kept[best]->bytes))
             best = k;
     if (best < KEPT)
         b = take(best);

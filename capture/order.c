@@ -27,7 +27,7 @@
 #include "capture/capture-priv.h"
 
 #define MOST_LAUNCHES 16384u /* of a document */
-#define MOST_STREAMS 1024u
+#define MOST_STREAMS 1024u   /* DT_STREAMS of graph/graph.h */
 #define MOST_NODES 65536u
 
 struct named { /* a stream, an event, a thread, a node of a CUDA graph: what has ended where it stands */

@@ -21,7 +21,6 @@
 
 #define RED 512u
 #define ALIGN 512u
-#define MAX_STREAMS 1024
 
 static int run_place(struct dev_run *r, struct dt_err *e)
 {
@@ -108,9 +107,9 @@ static int order(struct dev_run *r, struct dt_err *e)
     struct dev_device *d = r->dev;
     int err = 0;
     for (uint32_t i = 0; i < g->nlaunch; i++) {
-        if (g->launch[i].stream >= MAX_STREAMS)
+        if (g->launch[i].stream >= DT_STREAMS)
             return dt_err_set(e, DT_E_GRAPH, "launch %.200s: a plan may use streams 0 to %d", g->launch[i].name,
-                              MAX_STREAMS - 1);
+                              DT_STREAMS - 1);
         if (g->launch[i].stream >= r->nstream)
             r->nstream = g->launch[i].stream + 1;
     }

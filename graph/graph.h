@@ -101,6 +101,8 @@ struct dt_launch {
     bool programmatic;
 };
 
+enum { DT_STREAMS = 1024 }; /* a launch's `stream` is below */
+
 struct dt_graph {
     struct dt_arena arena;
     json_t *json; /* the parsed document, kept for the strings in it */

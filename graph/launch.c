@@ -191,7 +191,7 @@ static int placing(struct g_parser *p, json_t *o, const struct g_at *at, struct 
     uint64_t n;
     int r;
     if (v) {
-        if ((r = g_number(p, v, G_KEY(at, "stream"), 0, 1023, DT_E_GRAPH, &n)) < 0)
+        if ((r = g_number(p, v, G_KEY(at, "stream"), 0, DT_STREAMS - 1, DT_E_GRAPH, &n)) < 0)
             return r;
         l->stream = (uint32_t)n;
     }

@@ -180,8 +180,8 @@ static inline bool rw_is_placed(const struct dt_graph *g, uint32_t launch)
 /* What has ended when a launch begins. Launches by number, ascending. */
 struct rw_streams {
     size_t words;
-    uint64_t *ended;     /* by launch, bits by launch */
-    uint32_t last[1024]; /* by stream: the launch that came last, + 1 */
+    uint64_t *ended;           /* by launch, bits by launch */
+    uint32_t last[DT_STREAMS]; /* by stream: the launch that came last, + 1 */
 };
 bool rw_streams_open(struct rw_streams *s, uint32_t n); /* false: memory */
 void rw_streams_done(struct rw_streams *s);

@@ -34,7 +34,7 @@
  * that the search made, only what also comes next in the document. */
 static void followers(const struct dt_graph *g, uint32_t *next)
 {
-    uint32_t last[1024];
+    uint32_t last[DT_STREAMS];
     memset(last, 0xFF, sizeof last);
     for (uint32_t b = 0; b < g->nlaunch; b++) {
         const struct dt_launch *l = &g->launch[b];

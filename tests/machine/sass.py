@@ -366,9 +366,8 @@ def main():
         for rows, of_floats, bad in pool.map(lambda j: compare(*j, printer), jobs):
             total, floats, failed = total + rows, floats + of_floats, failed + len(bad)
             print("\n".join(bad[:10]), end="\n" if bad else "")
-    modules = len(compiled) + sum(map(len, by_target.values()))
-    print(f"{sum(n)} forms, {modules} corpus modules: {total} instructions, {floats} of floats, {failed} read "
-          "otherwise than nvdisasm does")
+    print(f"{sum(n)} forms, {len(jobs) - len(sms)} cubins of corpus modules: {total} instructions, {floats} of floats, "
+          f"{failed} read otherwise than nvdisasm does")
     assert total > (10000 if few else 20000) and floats > (4000 if few else 8000)
     return 1 if failed else 0
 

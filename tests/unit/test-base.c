@@ -323,10 +323,10 @@ static void sentences_know_their_subjects(void **state)
  * said. Whether anything was allocated, the count says. */
 static void large_blocks_serve_again(void **state)
 {
-    char *small = dt_large_get(1000), *large = dt_large_get(5000), *many[20];
+    char *small = dt_large_get(1000), *large = dt_large_get(3000), *many[20];
     long before = dt_alloc_count();
     memset(small, 1, 1000);
-    memset(large, 2, 5000);
+    memset(large, 2, 3000);
     dt_large_put(large);
     dt_large_put(small);
     char *again = dt_large_get(900);
@@ -336,6 +336,12 @@ static void large_blocks_serve_again(void **state)
     assert_int_equal(dt_alloc_count(), before);
     char *made = dt_large_get(900);
     assert_int_equal(dt_alloc_count(), before + 1);
+    dt_large_put(other);
+    char *tiny = dt_large_get(700); /* that one is more than four times as large */
+    assert_ptr_not_equal(tiny, other);
+    dt_large_put(tiny);
+    other = dt_large_get(3000);
+    assert_ptr_equal(other, large);
     dt_large_put(made);
     char *bigger = dt_large_get(901); /* made is too small */
     assert_ptr_not_equal(bigger, made);

@@ -144,6 +144,36 @@ static void test_needs(void **state)
     "add.s32 %r11, %r11, %r12;\nand.b32 %r12, %r3, 32;\nshl.b32 %r12, %r12, 3;\nadd.s32 %r11, %r11, %r12;\n"           \
     "add.s32 %r11, %r11, %r5;\n"
 
+/* What a part takes of a kernel of 64 threads, before it is looked for. */
+struct taken {
+    struct rw_reach r;
+    struct rw_share part;
+    uint8_t *mine; /* all its global stores */
+};
+
+static void share_open(struct fix *f, const char *ptx, struct taken *ret, struct dt_err *e)
+{
+    open_one(f, ptx, 64);
+    const struct rw_body *b = &f->c.facts.body[0];
+    size_t n = b->f->ninst, words = rw_thread_words(b);
+    *ret = (struct taken){.mine = test_calloc(n, 1)};
+    ret->part = (struct rw_share){test_calloc(n, 1), test_calloc(n, sizeof *ret->part.only), test_calloc(n * words, 8),
+                                  test_calloc(RW_ZEROS, sizeof *ret->part.zero)};
+    for (uint32_t i = 0; i < n; i++)
+        ret->mine[i] = rw_is_part_store(&b->f->inst[i]);
+    assert_int_equal(rw_reach_of(&f->c.arena, b, true, &ret->r, e), 0);
+}
+
+static void share_close(struct fix *f, struct taken *t)
+{
+    test_free(t->mine);
+    test_free(t->part.keep);
+    test_free(t->part.only);
+    test_free(t->part.reads);
+    test_free(t->part.zero);
+    fix_close(f);
+}
+
 /* What the part needs whose threads have that value of bit 5: 0, the second product; 32, the first, whose tile lies
  * where the second is staged. */
 static void test_by_thread(void **state)
@@ -177,48 +207,38 @@ static void test_by_thread(void **state)
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         struct fix f;
-        struct rw_reach r;
+        struct taken t;
         struct dt_err e = {0};
         uint32_t store, load;
-        open_one(&f, cases[k].ptx, 64);
+        share_open(&f, cases[k].ptx, &t, &e);
         const struct rw_body *b = &f.c.facts.body[0];
-        size_t n = b->f->ninst, words = rw_thread_words(b);
-        uint8_t *mine = test_calloc(n, 1);
-        struct rw_share part = {test_calloc(n, 1), test_calloc(n, sizeof *part.only), test_calloc(n * words, 8),
-                                test_calloc(RW_ZEROS, sizeof *part.zero)};
-        for (uint32_t i = 0; i < n; i++)
-            mine[i] = rw_is_part_store(&b->f->inst[i]);
-        assert_int_equal(rw_reach_of(&f.c.arena, b, true, &r, &e), 0);
-        assert_true(r.known && rw_faint_can(b));
-        assert_int_equal(rw_faint_threads(b, &r, mine, (struct rw_threads){32, cases[k].value}, &part, &e), 0);
-        unsigned mma = count(b->f, part.keep, PTX_OP_MMA, 0), copies = count(b->f, part.keep, PTX_OP_CP_ASYNC, 0),
-                 stored = count(b->f, part.keep, PTX_OP_ST, PTX_SHARED) + count(b->f, part.keep, PTX_OP_STMATRIX, 0);
+        size_t n = b->f->ninst;
+        assert_true(t.r.known && rw_faint_can(b));
+        assert_int_equal(rw_faint_threads(b, &t.r, t.mine, (struct rw_threads){32, cases[k].value}, &t.part, &e), 0);
+        unsigned mma = count(b->f, t.part.keep, PTX_OP_MMA, 0), copies = count(b->f, t.part.keep, PTX_OP_CP_ASYNC, 0),
+                 stored =
+                     count(b->f, t.part.keep, PTX_OP_ST, PTX_SHARED) + count(b->f, t.part.keep, PTX_OP_STMATRIX, 0);
         if (mma != cases[k].mma || copies != cases[k].copies || stored != cases[k].stored)
             fail_msg("case %zu: %u products, %u copies, %u stores to shared memory", k, mma, copies, stored);
-        assert_int_equal(count(b->f, part.keep, PTX_OP_LDMATRIX, 0), 1);
-        assert_true(rw_part_reach(b, &r, &part, &store, &load));
-        assert_int_equal(rw_part_zero(b, &r, &part, &e), 0);
+        assert_int_equal(count(b->f, t.part.keep, PTX_OP_LDMATRIX, 0), 1);
+        assert_true(rw_part_reach(b, &t.r, &t.part, &store, &load));
+        assert_int_equal(rw_part_zero(b, &t.r, &t.part, &e), 0);
         if (k < 5) { /* the tile of the other product, which the other matrices of each ldmatrix are */
-            assert_int_equal(part.nzero, 1);
-            assert_int_equal(part.zero[0].at, cases[k].value ? 1280 : 0);
-            assert_int_equal(part.zero[0].bytes, 256);
+            assert_int_equal(t.part.nzero, 1);
+            assert_int_equal(t.part.zero[0].at, cases[k].value ? 1280 : 0);
+            assert_int_equal(t.part.zero[0].bytes, 256);
         }
         for (uint32_t i = 0; i < n; i++) {
-            if (mine[i])
-                assert_true(part.only[i].bits == 32 && part.only[i].value == cases[k].value);
-            else if (k == 0 && b->f->inst[i].op == PTX_OP_CP_ASYNC && part.keep[i]) /* lanes 16 to 31, of one warp */
-                assert_true(part.only[i].bits == 48 && part.only[i].value == 16);
+            if (t.mine[i])
+                assert_true(t.part.only[i].bits == 32 && t.part.only[i].value == cases[k].value);
+            else if (k == 0 && b->f->inst[i].op == PTX_OP_CP_ASYNC && t.part.keep[i]) /* lanes 16 to 31, of one warp */
+                assert_true(t.part.only[i].bits == 48 && t.part.only[i].value == 16);
         }
         for (uint32_t i = 0; i < n; i++) /* by the threads that do not need it */
             if (b->f->inst[i].op == PTX_OP_CP_ASYNC)
-                part.only[i] = (struct rw_threads){63, 0};
-        assert_false(rw_part_reach(b, &r, &part, &store, &load));
-        test_free(mine);
-        test_free(part.keep);
-        test_free(part.only);
-        test_free(part.reads);
-        test_free(part.zero);
-        fix_close(&f);
+                t.part.only[i] = (struct rw_threads){63, 0};
+        assert_false(rw_part_reach(b, &t.r, &t.part, &store, &load));
+        share_close(&f, &t);
     }
 }
 
@@ -237,26 +257,14 @@ static void test_zeros(void **state)
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         struct fix f;
-        struct rw_reach r;
+        struct taken t;
         struct dt_err e = {0};
-        open_one(&f, cases[k].ptx, 64);
+        share_open(&f, cases[k].ptx, &t, &e);
         const struct rw_body *b = &f.c.facts.body[0];
-        size_t n = b->f->ninst, words = rw_thread_words(b);
-        uint8_t *mine = test_calloc(n, 1);
-        struct rw_share part = {test_calloc(n, 1), test_calloc(n, sizeof *part.only), test_calloc(n * words, 8),
-                                test_calloc(RW_ZEROS, sizeof *part.zero)};
-        for (uint32_t i = 0; i < n; i++)
-            mine[i] = rw_is_part_store(&b->f->inst[i]);
-        assert_int_equal(rw_reach_of(&f.c.arena, b, true, &r, &e), 0);
-        assert_int_equal(rw_faint_threads(b, &r, mine, (struct rw_threads){32, 0}, &part, &e), 0);
-        if (rw_part_zero(b, &r, &part, &e) != cases[k].can)
+        assert_int_equal(rw_faint_threads(b, &t.r, t.mine, (struct rw_threads){32, 0}, &t.part, &e), 0);
+        if (rw_part_zero(b, &t.r, &t.part, &e) != cases[k].can)
             fail_msg("case %zu", k);
-        test_free(mine);
-        test_free(part.keep);
-        test_free(part.only);
-        test_free(part.reads);
-        test_free(part.zero);
-        fix_close(&f);
+        share_close(&f, &t);
     }
 }
 
