@@ -33,8 +33,7 @@ ROOT = results.ROOT
 DEVICES = "soft:h200,soft:a100"
 MODELS = ["bert", "gpt2", "resnet"]
 
-# --sizes: what tests/models/generate.py is asked for. Attention at 2048 tokens in small tiles is left out: 60 thousand
-# million instructions a pass, and a sample of it is a third of it, since its element-wise launches stride over all rows
+# --sizes: what tests/models/generate.py is asked for
 SIZES = {
     "ffn-128": "ffn --tokens 128", "ffn-128-vector": "ffn --tokens 128 --tiles vector",
     "ffn-512": "ffn --tokens 512", "ffn-512-scalar": "ffn --tokens 512 --tiles scalar",
@@ -59,6 +58,7 @@ SIZES = {
     "attention-large-128": "attention --large --tokens 128",
     "attention-large-128-vector": "attention --large --tokens 128 --tiles vector",
     "attention-large-512": "attention --large --tokens 512",
+    "attention-2048": "attention --tokens 2048",
     "attention-large-2048-vector": "attention --large --tokens 2048 --tiles vector",
 }
 # parts of a Llama-like layer in Triton's kernels (tests/models/llama): graphs that are there, for one architecture each

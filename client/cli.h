@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "base/err.h"
@@ -29,6 +30,7 @@ struct cli {
     /* how to print */
     bool tty, color; /* stderr is a terminal; stdout may have colours */
     bool progress_shown;
+    uint64_t progress_us; /* of the last line */
     char stage[64];
 };
 

@@ -1,6 +1,7 @@
 /* What is printed: data on stdout (tables for people, or JSON), everything else on stderr. With --json stdout holds one
  * JSON document: the answer, or the problem document. Text that comes from graphs is cleaned of control characters
- * before it reaches a terminal. Progress is one line that is redrawn on a terminal, one line a stage otherwise.
+ * before it reaches a terminal. Progress is one line that is redrawn on a terminal; otherwise a line for each stage, and
+ * one now and then of a stage that takes long.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -9,9 +10,12 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/str.h"
 #include "base/wire.h"
 #include "client/cli.h"
+
+#define PROGRESS_EVERY_US 20000000u /* off a terminal: of one stage */
 
 void print_clean(FILE *f, const char *s)
 {
@@ -55,10 +59,12 @@ char *path_in(const char *dir, const char *name, const char *ending)
 /* ---- progress --------------------------------------------------------------------------------------------------- */
 void progress(struct cli *c, const char *stage, const char *message, long done, long of)
 {
+    uint64_t now = dt_now_us();
     bool new_stage = strncmp(c->stage, stage, sizeof c->stage - 1) != 0;
     snprintf(c->stage, sizeof c->stage, "%s", stage);
-    if (!c->tty && !new_stage)
+    if (!c->tty && !new_stage && now - c->progress_us < PROGRESS_EVERY_US)
         return;
+    c->progress_us = now;
     if (c->tty)
         fputs("\r\033[K", stderr);
     print_clean(stderr, stage);

@@ -18,7 +18,7 @@
 #include "base/large.h"
 #include "base/subject.h"
 
-#define SNAP_BYTES (UINT64_C(1) << 30)
+#define SNAP_BYTES (UINT64_C(2) << 30)
 #define SHARE 16 /* one of so many blocks is looked at where some do */
 
 struct rw_version { /* of a buffer: what `launch` of the original left in it */
