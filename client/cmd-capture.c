@@ -290,6 +290,12 @@ int cmd_capture(struct cli *c)
     char dir[PATH_MAX];
     snprintf(dir, sizeof dir, "%s/dovetail-capture-XXXXXX", tmp && *tmp ? tmp : "/tmp");
     int r = capture_options(c, &step, &data, &e);
+    if (!r && !c->local) { /* nor is the program run for nothing where nobody answers */
+        backend_get(c, "/v1/status", NULL, NULL, &o);
+        if (o.failed)
+            return finish(c, &o, capture_human);
+        outcome_done(&o);
+    }
     if (!r && !mkdtemp(dir))
         r = dt_err_set(&e, DT_E_IO, "%s: %s", dir, strerror(errno));
     if (r < 0)

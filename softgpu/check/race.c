@@ -166,7 +166,7 @@ bool sg_race_access(struct sg_warp *w, const struct sg_op *op, unsigned lane, st
     uint32_t t = w->index * SG_LANES + lane;
     if (how == SG_ATOMIC)
         sem |= SG_SEM_STRONG;
-    const struct sg_entry me = {b->id, k->now, (uint16_t)(t + (sem & SG_SEM_ASYNC ? k->threads : 0)),
+    const struct sg_entry me = {b->id, k->now, (uint16_t)sg_clock_entry(k, t, sem),
                                 (uint16_t)(sem & (SG_SEM_STRONG | SG_SEM_CTA)), op->src};
     unsigned unit = (unsigned)(addr | bytes) & (0u - (unsigned)(addr | bytes)), shift = unit >= 4   ? 2
                                                                                         : unit >= 2 ? 1

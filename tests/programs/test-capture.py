@@ -266,6 +266,8 @@ class Captured(Base):
         mark = os.path.join(self.dir, "ran")
         r = self.call([DOVETAIL, "capture", "--local", "-o", "/does/not/exist/g.json", "--", "touch", mark])
         self.assertEqual((r.returncode, os.path.exists(mark)), (4, False), "it is known before the program runs")
+        r = self.call([DOVETAIL, "capture", "--json", "--socket", "/does/not/exist", "-o", mark, "--", "touch", mark])
+        self.assertEqual((r.returncode, json.loads(r.stdout)["code"], os.path.exists(mark)), (4, "no-service", False))
 
     def test_page(self):
         """The commands of docs/CAPTURE.md, in its order; figures are not compared."""
