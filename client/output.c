@@ -1,7 +1,7 @@
 /* What is printed: data on stdout (tables for people, or JSON), everything else on stderr. With --json stdout holds one
  * JSON document: the answer, or the problem document. Text that comes from graphs is cleaned of control characters
- * before it reaches a terminal. Progress is one line that is redrawn on a terminal; otherwise a line for each stage, and
- * one now and then of a stage that takes long.
+ * before it reaches a terminal. Progress is one line that is redrawn on a terminal; elsewhere a line for each stage,
+ * and one now and then of a stage that takes long.
  */
 #include <ctype.h>
 #include <errno.h>
