@@ -5,6 +5,8 @@
  *                          a call, for which it goes through a variable in .param space of its own
  *   mov.v4.u32 a, b        four moves, by way of new registers where an element is written before it is read
  *   st.u32 [p], r+4        add.s32 n, r, 4 and st.u32 [p], n. As ptxas has it: any source of an integer instruction
+ *   ld.u32 r, a[i+1]       [x], where x is a + 4 (i + 1), of an array of 4 bytes an element; a constant index is an
+ *                          offset. In ld, st, mov and cvta. As ptxas has it: in the width of i, then without its sign
  *   .func (.reg .f32 o)    the parameters are in .param space; they are loaded where the body begins, the results are
  *     f (.reg .f32 i)      stored where it returns (an argument of a call may be a register in any case); a predicate
  *                          is 1 or 0
@@ -157,6 +159,82 @@ int ptx_lower_sum(struct ptx_parser *ps, struct ptx_opnd *o)
     add[0] = *o = reg_opnd(reg);
     add[2].bits = (uint64_t)n;
     return lower_append(ps, made(&like, PTX_OP_ADD, bytes == 2 ? PTX_S16 : bytes == 4 ? PTX_S32 : PTX_S64, 1), add, 3);
+}
+
+/* ---- elements of arrays ------------------------------------------------------------------------------------------ */
+/* The address of the element whose index is a register and `n`: instructions that add it up; *ret: their result. */
+static int element(struct ptx_parser *ps, const struct ptx_inst *like, const struct ptx_opnd *array, uint32_t index,
+                   int64_t n, unsigned wide, uint32_t *ret)
+{
+    unsigned bytes = ptx_type_bytes(ps->f->reg[index].type), of[] = {bytes, wide, wide};
+    uint64_t each = ptx_type_bytes(array->var->type);
+    struct ptx_opnd scaled[4] = {{0},
+                                 reg_opnd(index),
+                                 {.kind = PTX_O_IMM, .comp = -1, .imm_type = PTX_U64, .bits = each},
+                                 {.kind = PTX_O_IMM, .comp = -1, .imm_type = PTX_S64, .bits = each * (uint64_t)n}};
+    uint32_t reg[3] = {0};
+    int r = 0;
+    for (unsigned k = 0; k < 3 && r >= 0; k++)
+        r = new_reg(ps, "%at", bits_type(of[k]), &reg[k]);
+    if (r < 0)
+        return r;
+    const struct ptx_opnd part = reg_opnd(reg[0]), offset = reg_opnd(reg[1]), sum = reg_opnd(reg[2]);
+    scaled[0] = part;
+    struct ptx_inst mad = made(like, PTX_OP_MAD, bytes == 4 ? PTX_U32 : PTX_U64, 1);
+    struct ptx_inst cvt = made(like, PTX_OP_CVT, wide == 4 ? PTX_U32 : PTX_U64, 1);
+    ptx_set_mod(&mad, PTX_M_LO);
+    cvt.type[cvt.ntype++] = bytes == 4 ? PTX_U32 : PTX_U64;
+    if ((r = lower_append(ps, mad, scaled, 4)) < 0 ||
+        (r = lower_append(ps, cvt, (struct ptx_opnd[]){offset, part}, 2)) < 0 ||
+        (r = lower_append(ps, made(like, PTX_OP_MOV, wide == 4 ? PTX_U32 : PTX_U64, 1),
+                          (struct ptx_opnd[]){sum, *array}, 2)) < 0)
+        return r;
+    *ret = reg[2];
+    return lower_append(ps, made(like, PTX_OP_ADD, wide == 4 ? PTX_U32 : PTX_U64, 1),
+                        (struct ptx_opnd[]){sum, sum, offset}, 3);
+}
+
+int ptx_lower_index(struct ptx_parser *ps, const struct ptx_inst *i, struct ptx_opnd *o)
+{
+    const struct ptx_tok at = ps->lx.t;
+    const struct ptx_inst like = {.pred = PTX_NO_REG, .line = i->line, .col = i->col};
+    bool memory = i->op == PTX_OP_LD || i->op == PTX_OP_ST;
+    struct ptx_bind b = {.kind = PTX_BIND_FUNC};
+    int64_t n = 0;
+    int r = 0;
+    if (!memory && i->op != PTX_OP_MOV && i->op != PTX_OP_CVTA)
+        return ptx_perr_at(ps, at.line, at.col, "ld, st, mov and cvta have elements of arrays, no other instruction");
+    if (!o->var->is_array || o->var->vec > 1 || o->off)
+        return ptx_perr_at(ps, at.line, at.col, "an index wants an array of scalars");
+    ptx_next(ps);
+    if (ps->lx.t.kind == PTX_TK_IDENT && ptx_lookup(ps->sc, ps->lx.t.s, ps->lx.t.len, &b) < 0)
+        return ptx_nomem(ps);
+    bool index = ps->lx.t.kind == PTX_TK_IDENT && b.kind == PTX_BIND_REG;
+    unsigned bytes = index ? ptx_type_bytes(ps->f->reg[b.reg].type) : 0;
+    if (index && (b.vec > 1 || ptx_type_is_float(ps->f->reg[b.reg].type) || (bytes != 4 && bytes != 8)))
+        return ptx_perr(ps, "an index is a register of 4 or 8 bytes");
+    if (index)
+        ptx_next(ps);
+    if ((!index || ptx_is(ps, '+')) && (r = ptx_parse_int(ps, &n)) < 0)
+        return r;
+    if ((r = ptx_expect(ps, ']')) < 0)
+        return r;
+    if (n > INT32_MAX || n < INT32_MIN)
+        return ptx_perr_at(ps, at.line, at.col, "an index of %lld", (long long)n);
+    if (index) {
+        uint32_t reg = 0;
+        if ((r = element(ps, &like, o, b.reg, n, !memory && ptx_type_bytes(i->type[0]) == 4 ? 4 : 8, &reg)) < 0)
+            return r;
+        *o = memory ? (struct ptx_opnd){.kind = PTX_O_ADDR, .base_kind = PTX_O_REG, .comp = -1, .reg = reg}
+                    : reg_opnd(reg);
+        return 0;
+    }
+    o->off = n * (int64_t)ptx_type_bytes(o->var->type);
+    if (memory) {
+        o->kind = PTX_O_ADDR;
+        o->base_kind = PTX_O_VAR;
+    }
+    return 0;
 }
 
 /* ---- arguments that are vectors or predicates -------------------------------------------------------------------- */

@@ -531,6 +531,8 @@ static int instruction(struct ptx_parser *ps, uint32_t pred, bool neg)
             ps->dst = no < (info->flags & PTX_F_NODST ? 0u : 1u + i.dst2);
             if ((r = parse_inst_operand(ps, &o[no], op == PTX_OP_BRA || (op == PTX_OP_BRX_IDX && no == 1))) < 0)
                 return r;
+            if (o[no].kind == PTX_O_VAR && ptx_is(ps, '[') && (r = ptx_lower_index(ps, &i, &o[no])) < 0)
+                return r;
             no++;
             if (no == 1 && ptx_is(ps, '|') && info->flags & PTX_F_DST2) {
                 i.dst2 = 1;
