@@ -27,6 +27,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "device/device-priv.h"
+#include "ptx/flow.h"
 
 #define COMPILE_MS 120000
 #define THREADS 2
@@ -272,6 +273,7 @@ static void make_module(struct build *b, unsigned i)
     }
     j->r = j->r ? j->r : write_out(u);
     j->r = j->r < 0 ? j->r : mark_origins(b, u);
+    j->r = j->r < 0 ? j->r : ptx_split_registers(u->ir, &j->err); /* the text stays */
     j->r = j->r < 0 ? j->r : dt_sha256_text(u->ptx, u->len, u->digest);
     take_unit(m, u);
 }

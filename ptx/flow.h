@@ -1,5 +1,5 @@
 /* How control and values flow through a function: basic blocks (cfg.c), dominance and loops (dominance.c), the
- * registers of an instruction (regs.c), live registers (flow.c).
+ * registers of an instruction (regs.c), live registers (flow.c), registers that hold one thing each (webs.c).
  *
  * A graph and live sets describe the function as it was when they were built: whoever changes its instructions builds
  * them again. Errors: DT_E_NOMEM; DT_E_PTX for a branch to a label that is not there; DT_E_TOO_LARGE for a function
@@ -69,5 +69,10 @@ struct ptx_live {
 };
 int ptx_live_build(const struct ptx_function *f, const struct ptx_cfg *cfg, struct ptx_live *l, struct dt_err *e);
 void ptx_live_done(struct ptx_live *l);
+
+struct ptx_module;
+/* Give each value that shares no use with the others of its register a register of its own, `%a$1`, in all functions.
+ * What the text does stays the same; a function that cannot be looked at stays as it is. DT_E_NOMEM. */
+int ptx_split_registers(struct ptx_module *m, struct dt_err *e);
 
 #endif

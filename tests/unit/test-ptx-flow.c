@@ -10,6 +10,8 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "base/str.h"
+#include "ptx/flow.h"
 #include "ptx/ptx.h"
 
 #define HEAD ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -569,13 +571,76 @@ static void test_memory(void **state)
     ptx_module_free(m);
 }
 
+/* Registers that hold one thing after the other. `want`: the instructions, as they are printed, in a row. */
+static void split(const char *body, const char *want)
+{
+    struct ptx_module *m = parse(body);
+    struct ptx_function *f = m->func[1];
+    struct dt_err e = {0};
+    struct dt_str s = {0};
+    uint32_t nreg = f->nreg;
+    assert_int_equal(ptx_split_registers(m, &e), 0);
+    assert_int_equal(ptx_verify(m, &e), 0);
+    for (uint32_t k = 0; k < f->ninst; k++)
+        ptx_print_inst(f, &f->inst[k], &s);
+    for (char *c = s.s; *c; c++)
+        *c = *c == '\n' || *c == '\t' ? ' ' : *c;
+    const char *at = s.s;
+    char *words = strdup(want), *more = NULL;
+    for (char *w = strtok_r(words, " ", &more); w; w = strtok_r(NULL, " ", &more)) {
+        while (*at == ' ')
+            at++;
+        if (strncmp(at, w, strlen(w)) != 0)
+            fail_msg("%s: %s, wanted %s", body, s.s, want);
+        at += strlen(w);
+    }
+    free(words);
+    dt_str_done(&s);
+    assert_true(f->nreg >= nreg);
+    nreg = f->nreg;
+    assert_int_equal(ptx_split_registers(m, &e), 0); /* there is nothing left to do */
+    assert_int_equal(f->nreg, nreg);
+    ptx_module_free(m);
+}
+
+static void test_split(void **state)
+{
+    /* an index, and the address that it becomes */
+    split("cvt.s64.s32 %d1, %r1; mad.lo.s64 %d1, %d1, 4, %d2; ld.global.f32 %f1, [%d1]; ret;",
+          "cvt.s64.s32 %d1, %r1; mad.lo.s64 %d1$1, %d1, 4, %d2; ld.global.f32 %f1, [%d1$1]; ret;");
+    /* a write that some lanes do not do leaves what was there; the third is another web */
+    split("mov.u32 %r1, 1; @%p1 mov.u32 %r1, 2; add.u32 %r2, %r1, 1; mov.u32 %r1, 3; add.u32 %r2, %r2, %r1; ret;",
+          "mov.u32 %r1, 1; @%p1 mov.u32 %r1, 2; add.u32 %r2, %r1, 1; mov.u32 %r1$1, 3; add.u32 %r2$1, %r2, %r1$1; ret;");
+    /* two ways to one use */
+    split("@%p1 bra A; mov.u32 %r1, 1; bra B; A: mov.u32 %r1, 2; B: add.u32 %r2, %r1, 1; mov.u32 %r1, %r2; "
+          "st.global.u32 [%d1], %r1; ret;",
+          "@%p1 bra A; mov.u32 %r1, 1; bra B; A: mov.u32 %r1, 2; B: add.u32 %r2, %r1, 1; mov.u32 %r1$1, %r2; "
+          "st.global.u32 [%d1], %r1$1; ret;");
+    /* what a loop carries is one; what each round makes anew is not what was there before */
+    split("mov.u32 %r1, 0; mov.u32 %r2, 7; add.u32 %r3, %r2, 1; L: add.u32 %r1, %r1, 1; mov.u32 %r2, %r1; "
+          "setp.lt.u32 %p1, %r2, %r3; @%p1 bra L; ret;",
+          "mov.u32 %r1, 0; mov.u32 %r2, 7; add.u32 %r3, %r2, 1; L: add.u32 %r1, %r1, 1; mov.u32 %r2$1, %r1; "
+          "setp.lt.u32 %p1, %r2$1, %r3; @%p1 bra L; ret;");
+    /* one write, of which there is nothing to tell apart; guards, vectors, addresses, calls */
+    split("setp.eq.u32 %p1, %r1, 0; @%p1 mov.u32 %r2, 1; mov.u32 %r1, 2; setp.eq.u32 %p1, %r1, 0; @!%p1 bra A; A: ret;",
+          "setp.eq.u32 %p1, %r1, 0; @%p1 mov.u32 %r2, 1; mov.u32 %r1, 2; setp.eq.u32 %p1$1, %r1, 0; @!%p1$1 bra A; "
+          "A: ret;");
+    split("ld.global.v2.u32 {%r1, %r2}, [%d1]; st.global.v2.u32 [%d1], {%r2, %r1}; ld.global.v2.u32 {%r1, %r2}, [%d1]; "
+          "call (%r1), fn, (%r2); st.global.u32 [%d1], %r1; ret;",
+          "ld.global.v2.u32 {%r1, %r2}, [%d1]; st.global.v2.u32 [%d1], {%r2, %r1}; ld.global.v2.u32 {%r1$1, %r2$1}, "
+          "[%d1]; call (%r1$2), fn, (%r2$1); st.global.u32 [%d1], %r1$2; ret;");
+    /* a statement that is not understood may do anything with what it names */
+    split("mov.u32 %r1, 1; mov.u32 %r2, %r1; mov.u32 %r1, 2; frobnicate.u32 %r1; ret;",
+          "mov.u32 %r1, 1; mov.u32 %r2, %r1; mov.u32 %r1, 2; frobnicate.u32 %r1; ret;");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_verify),    cmocka_unit_test(test_verify_built), cmocka_unit_test(test_build),
         cmocka_unit_test(test_canonical), cmocka_unit_test(test_numbers),      cmocka_unit_test(test_origins),
         cmocka_unit_test(test_cfg),       cmocka_unit_test(test_dominators),   cmocka_unit_test(test_questions),
-        cmocka_unit_test(test_live),      cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_live),      cmocka_unit_test(test_memory),     cmocka_unit_test(test_split),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
