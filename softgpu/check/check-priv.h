@@ -11,8 +11,8 @@
 #include "softgpu/check/check.h"
 
 /* ---- knowledge. A vector has two entries a thread of a block: the thread, and what copies asynchronously for it
- * (thread number + threads). The value is a stamp: all accesses of that thread up to it happened before. Stamps come
- * from one counter, sg_check.now. ------ */
+ * (thread number + threads); behind them one a warpgroup, its wgmma (sg_vec_group()). The value is a stamp: all
+ * accesses of that thread up to it happened before. Stamps come from one counter, sg_check.now. ------ */
 struct sg_vec {
     uint32_t refs;
     struct sg_vec *next; /* of the free list */
@@ -37,6 +37,7 @@ struct sg_check_thread {
     struct sg_clock fence[2], pending[2];
     uint32_t fence_at[2];
     uint32_t async;                                 /* its own copies up to here are done */
+    uint32_t group;                                 /* and its warpgroup's wgmma up to here */
     uint32_t commit[3][SG_COPY_GROUPS], ncommit[3]; /* enum sg_copies: stamps of the last groups */
 };
 
@@ -105,6 +106,12 @@ struct sg_check {
     struct sg_syncs sync;
     uint64_t used; /* bytes of pages */
 };
+
+/* In vectors: the wgmma of thread t's warpgroup. */
+static inline uint32_t sg_vec_group(const struct sg_check *k, uint32_t t)
+{
+    return 2 * k->threads + t / (4 * SG_LANES);
+}
 
 /* ---- check.c ----------------------------------------------------------------------------------------------------- */
 bool sg_check_nomem(struct sg_warp *w, const struct sg_op *op);
