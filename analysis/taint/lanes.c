@@ -65,44 +65,12 @@ static const struct ptx_inst *only_definition(const struct lanes *x, const struc
     return &x->f->inst[x->def[o->reg] - 1];
 }
 
-struct lanes_written {
-    uint32_t reg;
-    bool is;
-};
-
-static void lanes_wrote(uint32_t r, bool write, void *user)
-{
-    struct lanes_written *w = user;
-    w->is |= write && r == w->reg;
-}
-
-/* The one move that gives register r its value at instruction `at`, though other values come elsewhere: in the same run
- * of instructions, or in one that alone leads there. */
-static const struct ptx_inst *last_definition(struct lanes *x, uint32_t at, uint32_t r)
-{
-    const struct ptx_cfg *c = &x->s->cfg;
-    uint32_t b = c->block_of[at], back = 0;
-    for (uint32_t first = at;; first = c->block[b].last + 1) {
-        while (first > c->block[b].first && back++ < 256) {
-            const struct ptx_inst *i = &x->f->inst[--first];
-            struct lanes_written w = {r, false};
-            ptx_inst_regs(i, lanes_wrote, &w);
-            if (w.is)
-                return i->pred == PTX_NO_REG && i->op == PTX_OP_MOV ? i : NULL;
-        }
-        if (back > 256 || c->block[b].npred != 1 || c->block[b].pred[0] == b)
-            return NULL;
-        b = c->block[b].pred[0];
-        back++;
-    }
-}
-
 /* The constant that operand o of instruction `at` is. */
-static bool lanes_constant(struct lanes *x, uint32_t at, const struct ptx_opnd *o, uint64_t *ret)
+static bool lanes_constant(const struct lanes *x, uint32_t at, const struct ptx_opnd *o, uint64_t *ret)
 {
     const struct ptx_inst *d = only_definition(x, o);
-    if (!d && o->kind == PTX_O_REG && x->def[o->reg])
-        d = last_definition(x, at, o->reg);
+    if (!d && o->kind == PTX_O_REG && !o->neg)
+        return ptx_constant_before(x->f, &x->s->cfg, at, o->reg, ret);
     if (d && d->op == PTX_OP_MOV && d->nopnd == 2)
         o = &d->opnd[1];
     if (o->kind != PTX_O_IMM || (o->imm_type != PTX_S64 && o->imm_type != PTX_U64))
@@ -118,7 +86,7 @@ static bool is_thread(const struct lanes *x, const struct ptx_opnd *o)
 }
 
 /* Does i make such a number? */
-static bool makes_thread(struct lanes *x, const struct ptx_inst *i)
+static bool makes_thread(const struct lanes *x, const struct ptx_inst *i)
 {
     uint32_t at = (uint32_t)(i - x->f->inst);
     uint64_t m;
@@ -130,7 +98,7 @@ static bool makes_thread(struct lanes *x, const struct ptx_inst *i)
 }
 
 /* Is what i makes of such a number the same in a warp? */
-static bool of_the_warp(struct lanes *x, const struct ptx_inst *i)
+static bool of_the_warp(const struct lanes *x, const struct ptx_inst *i)
 {
     uint64_t c;
     unsigned first = i->dst2 ? 2 : 1;
@@ -200,7 +168,7 @@ static uint8_t guard_of(const struct lanes *x, uint32_t at)
 bool ana_elects(const struct ana_taint_state *s, uint32_t at) { return s->elects[at]; }
 
 /* All lanes take part in the exchange i, and know it: the mask is constant. */
-static bool all_lanes(struct lanes *x, uint32_t at)
+static bool all_lanes(const struct lanes *x, uint32_t at)
 {
     const struct ptx_inst *i = &x->f->inst[at];
     uint64_t mask;
@@ -208,7 +176,7 @@ static bool all_lanes(struct lanes *x, uint32_t at)
            (uint32_t)mask == UINT32_MAX && !guard_of(x, at);
 }
 
-static bool is_number_below_32(struct lanes *x, uint32_t at, const struct ptx_opnd *o)
+static bool is_number_below_32(const struct lanes *x, uint32_t at, const struct ptx_opnd *o)
 {
     uint64_t c;
     return lanes_constant(x, at, o, &c) && c < 32;

@@ -12,8 +12,10 @@ struct rw_spread {
 };
 
 struct rw_warps; /* of one body; in an arena */
-/* Blocks of one dimension: in others every thread number counts as unknown. */
-int rw_warps_new(struct dt_arena *a, const struct rw_body *b, struct rw_warps **ret, struct dt_err *e);
+/* Blocks of one dimension: in others every thread number counts as unknown. without: by instruction, branches that are
+ * not there (NULL: none), one way of which all threads go. */
+int rw_warps_new(struct dt_arena *a, const struct rw_body *b, const bool *without, struct rw_warps **ret,
+                 struct dt_err *e);
 /* Of a register, an immediate, or an address [register + constant] or [variable + constant] of shared memory. */
 struct rw_spread rw_warps_of(const struct rw_warps *w, const struct ptx_opnd *o);
 /* The one instruction that writes the register; UINT32_MAX: there are several, or none. */

@@ -84,7 +84,7 @@ static void make(struct made *x, const char *from, uint32_t y)
                             .grid = {4, 1, 1},
                             .block = {256 / y, y, 1},
                             .threads = 256};
-    assert_int_equal(rw_warps_new(&x->arena, &x->b, &x->w, &e), 0);
+    assert_int_equal(rw_warps_new(&x->arena, &x->b, NULL, &x->w, &e), 0);
 }
 
 static void done(struct made *x)
