@@ -369,6 +369,11 @@ struct rw_spread rw_warps_of(const struct rw_warps *w, const struct ptx_opnd *o)
     return (struct rw_spread){s.any || !s.seen, s.bits, s.zeros};
 }
 
+struct rw_spread rw_warps_region(const struct rw_warps *w, uint32_t block)
+{
+    return (struct rw_spread){w->region[block].any, w->region[block].bits, 0};
+}
+
 uint32_t rw_warps_def(const struct rw_warps *w, uint32_t reg)
 {
     return reg < w->f->nreg && w->ndef[reg] == 1 ? w->def[reg] : UINT32_MAX;

@@ -84,15 +84,18 @@ struct rw_places {
 /* A copy of a tensor by which the host stores elements that lie in shared memory (inline/staged.c). */
 #define RW_STAGED_GUARDS 4
 #define RW_STAGED_WAYS 6
+#define RW_STAGED_BEFORE 16
 struct rw_staged {
     uint32_t inst;
     const struct dt_tensor_map *map;
-    uint64_t offset;       /* of the tensor in the buffer */
-    uint32_t barrier;      /* the instruction: the barrier right before */
+    uint64_t offset;  /* of the tensor in the buffer */
+    uint32_t barrier; /* the instruction: the barrier right before */
     /* `group` threads come to it together, from one of these numbers on, and they make the copy. Of several, each is a
      * multiple of `group`, which is a power of two */
     uint32_t group, start[16];
     unsigned ngroup;
+    uint32_t before[RW_STAGED_BEFORE]; /* branches before the barrier of which all of a group go the same way */
+    unsigned nbefore;
     uint8_t swizzle;       /* as the map has it */
     bool whole;            /* a box is inside the tensor or outside of it */
     uint32_t warps;        /* the first ones of a group, a power of two of them, make it, each once */
@@ -185,6 +188,9 @@ void rw_staged_find_barrier(const struct rw_inline *n, const struct ptx_cfg *cfg
 /* Which threads come to that barrier together. */
 void rw_staged_find_group(const struct rw_inline *n, const struct ptx_cfg *cfg, const struct rw_warps *w,
                           struct rw_staged *s, struct rw_refusals *no);
+/* And that no other branch parts them. */
+void rw_staged_check_group(const struct rw_inline *n, const struct ptx_cfg *cfg, const struct rw_warps *w,
+                           const struct rw_staged *s, struct rw_refusals *no);
 /* Bits in which the numbers of a group's threads differ. */
 uint32_t rw_staged_apart(const struct rw_staged *s);
 /* One lane of each warp has the register as `*ret_sense`, the others as its opposite. */

@@ -18,7 +18,7 @@
  *   together   a barrier of the whole block; or one by its count. Of branches that dominate it and that hang on the
  *              thread's number alone, it is known who passes; others count as passed by all. If so no more threads than
  *              the count come with one number, side by side and in whole warps, it is just these that the barrier waits
- *              for
+ *              for; and no other branch parts them, so that none waits for it elsewhere in the text
  */
 #include "rewrite/inline/inline-priv.h"
 
@@ -26,10 +26,9 @@
 #include "ptx/flow.h"
 #include "rewrite/emit/warps.h"
 
-#define MOST_BLOCKS 16   /* from barrier to copy */
-#define MOST_DECIDERS 16 /* branches before the barrier that tell threads apart */
+#define MOST_BLOCKS 16 /* from barrier to copy */
 
-static bool plain(const struct ptx_inst *i) { return i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA; }
+static bool is_note(const struct ptx_inst *i) { return i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA; }
 
 /* Does the instruction leave shared memory as it is, and let nothing count as written that was under way at the
  * barrier? A wait (for cp.async, an mbarrier) makes bytes visible to the threads that wait. */
@@ -53,7 +52,8 @@ static bool leaves_shared(const struct ptx_inst *i)
     case PTX_OP_LD:
     case PTX_OP_ELECT:
     case PTX_OP_SHFL: return true;
-    default: return !(ptx_op_info(i->op)->flags & (may | PTX_F_READS | PTX_F_CONVERGENT | PTX_F_BRANCH | PTX_F_TERMINATOR));
+    default:
+        return !(ptx_op_info(i->op)->flags & (may | PTX_F_READS | PTX_F_CONVERGENT | PTX_F_BRANCH | PTX_F_TERMINATOR));
     }
 }
 
@@ -101,7 +101,7 @@ static bool rewritten(const struct ptx_function *f, const struct ptx_cfg *cfg, c
     for (uint32_t k = s->inst; k != from;) {
         uint32_t b = cfg->block_of[k];
         k = k == cfg->block[b].first ? cfg->block[cfg->block[b].pred[0]].last : k - 1;
-        if (k != from && !plain(&f->inst[k]))
+        if (k != from && !is_note(&f->inst[k]))
             ptx_inst_regs(&f->inst[k], on_wrote, &w);
     }
     return w.is;
@@ -135,7 +135,7 @@ void rw_staged_find_barrier(const struct rw_inline *n, const struct ptx_cfg *cfg
                   "`%s` of " DT_LAUNCH
                   " (PTX line %u) may change shared memory behind the last barrier before a copy of it",
                   ptx_op_info(f->inst[k].op)->mnemonic, n->name[n->host], f->inst[k].line);
-            return;
+            lost = f->inst[k].op <= PTX_OP_OPAQUE;
         }
     }
     s->barrier = k;
@@ -149,7 +149,7 @@ void rw_staged_find_barrier(const struct rw_inline *n, const struct ptx_cfg *cfg
 /* ---- who comes to the barrier ------------------------------------------------------------------------------------ */
 
 struct decider { /* a branch before the barrier: those pass whose register is `sense` */
-    uint32_t reg;
+    uint32_t inst, reg;
     bool sense;
 };
 
@@ -167,14 +167,14 @@ static unsigned find_deciders(const struct ptx_function *f, const struct ptx_cfg
 {
     unsigned n = 0;
     uint64_t v;
-    for (uint32_t d = cfg->block[to].idom; d != UINT32_MAX && n < MOST_DECIDERS; d = cfg->block[d].idom) {
+    for (uint32_t d = cfg->block[to].idom; d != UINT32_MAX && n < RW_STAGED_BEFORE; d = cfg->block[d].idom) {
         uint32_t taken, other;
         if (!sides(f, cfg, d, &taken, &other))
             continue;
         const struct ptx_inst *i = &f->inst[cfg->block[d].last];
         bool by = only_by(cfg, d, taken, to);
         if ((by || only_by(cfg, d, other, to)) && rw_warps_value(w, i->pred, 0, &v))
-            ret[n++] = (struct decider){i->pred, by != (bool)i->pred_neg};
+            ret[n++] = (struct decider){cfg->block[d].last, i->pred, by != (bool)i->pred_neg};
     }
     return n;
 }
@@ -200,7 +200,7 @@ static bool find_group(const struct rw_inline *n, const struct ptx_cfg *cfg, con
 {
     const struct rw_body *b = n->body[n->host];
     const struct ptx_inst *i = &b->f->inst[s->barrier];
-    struct decider d[MOST_DECIDERS];
+    struct decider d[RW_STAGED_BEFORE];
     unsigned nd = find_deciders(b->f, cfg, w, cfg->block_of[s->barrier], d);
     uint32_t low[16], high[16], count[16] = {0};
     for (uint32_t t = 0; t < b->threads; t++) {
@@ -214,6 +214,8 @@ static bool find_group(const struct rw_inline *n, const struct ptx_cfg *cfg, con
         high[v] = t;
     }
     s->group = (uint32_t)i->opnd[1].bits;
+    for (unsigned k = 0; k < nd; k++)
+        s->before[s->nbefore++] = d[k].inst;
     bool even = (s->group & (s->group - 1)) == 0;
     for (unsigned v = 0; v < 16; v++) {
         if (!count[v])
@@ -231,6 +233,8 @@ void rw_staged_find_group(const struct rw_inline *n, const struct ptx_cfg *cfg, 
 {
     const struct rw_body *b = n->body[n->host];
     const struct ptx_inst *i = &b->f->inst[s->barrier];
+    if (!is_barrier(i))
+        return;
     s->group = b->threads;
     s->ngroup = i->nopnd == 1;
     if (i->nopnd == 1) {
@@ -239,10 +243,23 @@ void rw_staged_find_group(const struct rw_inline *n, const struct ptx_cfg *cfg, 
                   n->name[n->host], b->find[RW_BARRIER_VARYING].line);
     } else if (b->block[1] != 1 || b->block[2] != 1 || !find_group(n, cfg, w, s)) {
         rw_no(no, RW_NO_staged_still,
-              "which threads of " DT_LAUNCH " come to the barrier before a copy from shared memory (PTX line %u) is not "
+              "which threads of " DT_LAUNCH
+              " come to the barrier before a copy from shared memory (PTX line %u) is not "
               "known: side by side, as many as it counts",
               n->name[n->host], i->line);
     }
+}
+
+void rw_staged_check_group(const struct rw_inline *n, const struct ptx_cfg *cfg, const struct rw_warps *w,
+                           const struct rw_staged *s, struct rw_refusals *no)
+{
+    const struct ptx_inst *i = &n->body[n->host]->f->inst[s->barrier];
+    struct rw_spread x = rw_warps_region(w, cfg->block_of[s->barrier]);
+    if (i->nopnd > 1 && (x.any || (x.bits & rw_staged_apart(s))))
+        rw_no(no, RW_NO_staged_still,
+              "some threads of " DT_LAUNCH " may come to another barrier than the one before a copy from shared memory "
+              "(PTX line %u)",
+              n->name[n->host], i->line);
 }
 
 uint32_t rw_staged_apart(const struct rw_staged *s)
@@ -314,6 +331,20 @@ static bool harmless(const struct rw_inline *n, uint32_t k)
     return i->op != PTX_OP_ST && i->op != PTX_OP_CP_ASYNC_BULK_TENSOR && leaves_shared(i);
 }
 
+/* Where block b leads to, if it does nothing but go there. */
+static uint32_t leads_on(const struct ptx_function *f, const struct ptx_cfg *cfg, uint32_t b)
+{
+    for (unsigned far = 0; far < MOST_BLOCKS && cfg->block[b].nsucc == 1; far++) {
+        uint32_t k = cfg->block[b].first;
+        while (k <= cfg->block[b].last && (is_note(&f->inst[k]) || f->inst[k].op == PTX_OP_BRA))
+            k++;
+        if (k <= cfg->block[b].last)
+            break;
+        b = cfg->block[b].succ[0];
+    }
+    return b;
+}
+
 static void check_ways(const struct rw_inline *n, const struct ptx_cfg *cfg, const struct ptx_live *live,
                        const struct rw_staged *s, struct rw_refusals *no)
 {
@@ -326,7 +357,7 @@ static void check_ways(const struct rw_inline *n, const struct ptx_cfg *cfg, con
         uint32_t at = s->way[q].inst;
         if (!sides(f, cfg, cfg->block_of[at], &taken, &other))
             return;
-        uint32_t away = s->way[q].taken ? other : taken;
+        uint32_t away = leads_on(f, cfg, s->way[q].taken ? other : taken);
         if ((meet != UINT32_MAX && meet != away) || rewritten(f, cfg, s, at, f->inst[at].pred))
             bad = at;
         meet = away;
@@ -335,14 +366,14 @@ static void check_ways(const struct rw_inline *n, const struct ptx_cfg *cfg, con
     }
     if (meet == UINT32_MAX)
         return;
-    if (cfg->block[block].nsucc != 1 || cfg->block[block].succ[0] != meet)
+    if (cfg->block[block].nsucc != 1 || leads_on(f, cfg, cfg->block[block].succ[0]) != meet)
         bad = cfg->block[block].last;
     struct lives l = {live, meet, false};
     for (uint32_t k = cfg->block[block].last; k != far && bad == UINT32_MAX;) {
         bool way = false;
         for (unsigned q = 0; q < s->nway; q++)
             way |= s->way[q].inst == k;
-        if (!plain(&f->inst[k]))
+        if (!is_note(&f->inst[k]))
             ptx_inst_regs(&f->inst[k], on_live, &l);
         if (l.some || (!way && !harmless(n, k)))
             bad = k;
@@ -351,12 +382,12 @@ static void check_ways(const struct rw_inline *n, const struct ptx_cfg *cfg, con
     }
     if (bad != UINT32_MAX)
         rw_no(no, RW_NO_staged_box,
-              "beside a copy from shared memory, one thread of " DT_LAUNCH " does what not all threads may (PTX line %u)",
+              "beside a copy from shared memory, one thread of " DT_LAUNCH
+              " does what not all threads may (PTX line %u)",
               n->name[n->host], f->inst[bad].line);
 }
 
-int rw_staged_check_ways(const struct rw_inline *n, const struct ptx_cfg *cfg, struct rw_refusals *no,
-                         struct dt_err *e)
+int rw_staged_check_ways(const struct rw_inline *n, const struct ptx_cfg *cfg, struct rw_refusals *no, struct dt_err *e)
 {
     struct ptx_live live;
     int r = ptx_live_build(n->body[n->host]->f, cfg, &live, e);

@@ -31,6 +31,8 @@
  */
 #include "rewrite/inline/inline-priv.h"
 
+#include <string.h>
+
 #include "base/subject.h"
 #include "ptx/flow.h"
 #include "ptx/tensormap.h"
@@ -97,7 +99,7 @@ static bool runs_on(const struct ptx_inst *i)
 }
 
 /* All threads of the group have the same. */
-static bool alike(const struct rw_warps *w, const struct rw_staged *s, uint32_t reg)
+static bool staged_alike(const struct rw_warps *w, const struct rw_staged *s, uint32_t reg)
 {
     struct ptx_opnd o = {.kind = PTX_O_REG, .comp = -1, .reg = reg};
     struct rw_spread x = rw_warps_of(w, &o);
@@ -143,7 +145,7 @@ static void conjuncts(const struct rw_inline *n, const struct rw_warps *w, struc
             p->lost |= d == UINT32_MAX || (d > at && d < s->inst);
             conjuncts(n, w, s, p, (struct rw_staged_guard){at, k}, deep + 1);
         }
-    } else if (alike(w, s, reg) && s->nguard < RW_STAGED_GUARDS) {
+    } else if (staged_alike(w, s, reg) && s->nguard < RW_STAGED_GUARDS) {
         s->guard[s->nguard++] = use;
     } else if (rw_warps_value(w, reg, 0, &v) && p->nleaf < RW_STAGED_GUARDS) {
         p->leaf[p->nleaf++] = (struct leaf){reg, true};
@@ -159,7 +161,7 @@ static void ask_way(const struct rw_inline *n, const struct rw_warps *w, const s
     const struct ptx_inst *i = &n->body[n->host]->f->inst[way->inst];
     bool sense, on = way->taken != (bool)i->pred_neg; /* who goes on has the predicate so */
     uint64_t v;
-    if (alike(w, s, i->pred))
+    if (staged_alike(w, s, i->pred))
         return;
     way->out = true;
     if (rw_staged_elected(n, w, i->pred, &sense)) {
@@ -314,39 +316,60 @@ void rw_inline_staged_units(struct rw_inline *n, struct rw_refusals *no)
         n->unit /= 2;
 }
 
-static int find_all(struct rw_inline *n, const struct ptx_cfg *cfg, struct rw_refusals *no, struct dt_arena *a,
-                    struct dt_err *e)
+/* What registers hang on where the branches out[…] are not there. */
+static int warps_without(const struct rw_inline *n, struct dt_arena *a, const bool *out, struct rw_warps **w,
+                         struct dt_err *e)
 {
-    const struct rw_body *b = n->body[0];
-    struct rw_warps *w = NULL;
-    bool *out = dt_new_array(a, bool, b->f->ninst + 1), some = false;
-    int r = out ? rw_warps_new(a, b, NULL, &w, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (unsigned k = 0; k < n->nstaged && r == 0 && !no->any; k++) {
-        struct rw_staged *s = &n->staged[k];
-        rw_staged_find_barrier(n, cfg, s, no);
-        if (!no->any)
-            rw_staged_find_group(n, cfg, w, s, no);
-        if (!no->any)
-            find_who(n, w, s, no);
-        for (unsigned q = 0; q < s->nway; q++)
-            some |= out[s->way[q].inst] |= s->way[q].out;
-    }
-    if (r == 0 && some && !no->any) /* as registers are where all threads go these ways */
-        r = rw_warps_new(a, b, out, &w, e);
-    if (r == 0 && some && !no->any)
-        r = rw_staged_check_ways(n, cfg, no, e);
-    for (unsigned k = 0; k < n->nstaged && r == 0 && !no->any; k++)
-        find_what(n, w, &n->staged[k], no);
+    bool *mine = dt_new_array(a, bool, n->body[0]->f->ninst + 1);
+    if (!mine)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    memcpy(mine, out, n->body[0]->f->ninst * sizeof *mine);
+    return rw_warps_new(a, n->body[0], mine, w, e);
+}
+
+static int find_one(struct rw_inline *n, const struct ptx_cfg *cfg, const struct rw_warps *all, struct rw_staged *s,
+                    struct rw_refusals *no, struct dt_arena *a, struct dt_err *e)
+{
+    struct rw_warps *w = (struct rw_warps *)(uintptr_t)all;
+    bool *out = dt_new_array(a, bool, n->body[0]->f->ninst + 1), some = false;
+    int r = out ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    rw_staged_find_barrier(n, cfg, s, no);
+    if (!no->any)
+        rw_staged_find_group(n, cfg, w, s, no);
+    for (unsigned q = 0; q < s->nbefore && r == 0; q++)
+        out[s->before[q]] = true;
+    if (r == 0 && s->nbefore && !no->any)
+        r = warps_without(n, a, out, &w, e);
+    if (r == 0 && !no->any)
+        rw_staged_check_group(n, cfg, w, s, no);
+    if (r == 0 && !no->any)
+        find_who(n, w, s, no);
+    for (unsigned q = 0; q < s->nway && r == 0; q++)
+        some |= out[s->way[q].inst] |= s->way[q].out;
+    if (r == 0 && some && !no->any) /* as registers are where all of the group go these ways */
+        r = warps_without(n, a, out, &w, e);
+    if (r == 0 && !no->any)
+        find_what(n, w, s, no);
     return r;
 }
 
 int rw_inline_staged(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e)
 {
     struct ptx_cfg cfg;
+    struct rw_warps *w = NULL;
+    bool some = false;
     int r = ptx_cfg_build(n->body[0]->f, &cfg, e);
     if (r < 0)
         return r;
-    r = find_all(n, &cfg, no, a, e);
+    r = rw_warps_new(a, n->body[0], NULL, &w, e);
+    for (unsigned k = 0; k < n->nstaged && r == 0 && !no->any; k++) {
+        struct rw_staged *s = &n->staged[k];
+        r = find_one(n, &cfg, w, s, no, a, e);
+        for (unsigned q = 0; q < s->nway; q++)
+            some |= s->way[q].out;
+    }
+    if (r == 0 && some && !no->any)
+        r = rw_staged_check_ways(n, &cfg, no, e);
     ptx_cfg_done(&cfg);
     return r;
 }

@@ -28,7 +28,7 @@ enum sg_sem {
     SG_SEM_CTA = 8,
     SG_SEM_ASYNC = 16,
     SG_SEM_MBARRIER = 32,
-    SG_SEM_SAME = 64, /* a write of the bytes that are there already */
+    SG_SEM_SAME = 64,  /* a write of the bytes that are there already */
     SG_SEM_GROUP = 128 /* by a wgmma: of the warpgroup */
 };
 

@@ -173,8 +173,7 @@ bool sg_race_access(struct sg_warp *w, const struct sg_op *op, unsigned lane, st
     if (how == SG_ATOMIC)
         sem |= SG_SEM_STRONG;
     uint32_t by = sem & SG_SEM_GROUP ? sg_vec_group(k, t) : sem & SG_SEM_ASYNC ? t + k->threads : t;
-    const struct sg_entry me = {b->id, k->now, (uint16_t)by,
-                                (uint16_t)(sem & (SG_SEM_STRONG | SG_SEM_CTA)), op->src};
+    const struct sg_entry me = {b->id, k->now, (uint16_t)by, (uint16_t)(sem & (SG_SEM_STRONG | SG_SEM_CTA)), op->src};
     unsigned unit = (unsigned)(addr | bytes) & (0u - (unsigned)(addr | bytes)), shift = unit >= 4   ? 2
                                                                                         : unit >= 2 ? 1
                                                                                                     : 0;
