@@ -60,7 +60,7 @@ def host(c):
              "mov.b64 $map, map;", "cvta.param.u64 $map, $map;", "" if c["group"] else "mov.u32 $stage, stage;",
              {1: "mov.u32 $mine, 0;", 3: "rem.u32 $mine, $w, 3;"}.get(c["warps"], "and.b32 $mine, $w, %d;" %
                                                                       (c["warps"] - 1)),
-             "elect.sync _|$one, -1;" if c["who"] == "before" else "",
+             "elect.sync _|$one, -1;" if c["who"].endswith("before") else "",
              "LOOP:", "setp.ge.u32 $done, $tile, $tiles;", "@$done bra DONE;",
              "rem.u32 $e, $tile, %d;" % c["across"], "div.u32 $b, $tile, %d;" % c["across"],
              "mad.lo.u32 $a, $e, %d, $mine;" % c["warps"],
@@ -82,7 +82,7 @@ def host(c):
         lines += ["elect.sync _|$one, -1;"]
     elif c["who"] == "lane":
         lines += ["setp.eq.u32 $one, $lane, 0;"]
-    if c["who"] != "branch":
+    if not c["who"].startswith("branch"):
         lines += ["setp.lt.u32 $first, $t, %d;" % (32 * c["warps"]), "setp.ne.u32 $some, $tiles, 0;",
                   "and.pred $q, $first, $one;", "and.pred $do, $q, $some;"]
     coord = ", ".join("$c%d" % d for d in range(len(c["box"])))
@@ -189,7 +189,8 @@ def grouped(group, number=None, skip=FIRST + ELECTED, beside="", join="", **more
     barrier = "bar.sync %s, %d;" % (number or ("$role" if groups > 1 else "$number"), size)
     barrier = more.pop("barrier", barrier)
     again = more.pop("again", barrier)
-    return case(group=group, threads=first + size * groups, barrier=barrier, again=again, who="branch",
+    return case(group=group, threads=first + size * groups, barrier=barrier, again=again,
+                who=more.pop("who", "branch"),
                 copy=skip + COPY + " cp.async.bulk.commit_group; " + beside + " SKIP: " + join, **more)
 
 
@@ -238,6 +239,10 @@ KEPT = {
     "two-groups-in-rounds": grouped((128, 128, 2), dim=(128, 64), grid=3, guest="four"),
     "three-groups-of-a-warp": grouped((32, 32, 3), dim=(96, 32), guest="two", skip=ELECTED),
     "groups-that-overhang": grouped((64, 64, 2), dim=(56, 27), swizzle=3),
+    "a-group-of-all-consumers": grouped((128, 256, 1), grid=2, swizzle=3, guest="four"),
+    "groups-and-nobody-else": grouped((0, 64, 2), grid=2, guest="four"),
+    "elected-at-the-start": grouped((128, 128, 2), grid=2, guest="four", who="branch-before",
+                                    skip=FIRST + ELECTED.replace("elect.sync _|$one, -1; ", "")),
     "others-read-the-groups'": grouped((128, 128, 2), grid=2, keep=True, guest="four"),
     "a-lane-by-number": grouped((64, 64, 1), skip="setp.ne.u32 $not, $t, 0; @$not bra SKIP;"),
     "the-way-is-taken": grouped((128, 128, 2), guest="four",
