@@ -52,13 +52,13 @@ class Graph:
         self.launch(self.kernel("multistage.cu", "multistage", BM=bm, BN=bn, STAGES=stages), (M // bm, N // bn, 1), 128,
                     shared, {"buffer": a}, {"buffer": b}, {"buffer": c}, {"i32": N}, {"i32": K})
 
-    def specialised(self, a, b, c, M, N, K, bn, stages, blocks=None):
-        """blocks: of a persistent grid."""
+    def specialised(self, a, b, c, M, N, K, bn, stages, blocks=None, cluster=None):
+        """blocks: of a persistent grid; cluster: blocks of one."""
         shared = stages * (128 + bn) * 128 + 2 * 64 * bn * 2 + stages * 16
-        how = {"PERSISTENT": "persistent"} if blocks else {}
+        how = ({"PERSISTENT": "persistent"} if blocks else {}) | ({"CLUSTER": cluster} if cluster else {})
         tiles = M // 128 * (N // bn)
         kernel = self.kernel("specialised.cu", "specialised", BN=bn, STAGES=stages, **how)
-        self.launch(kernel, (blocks or tiles, 1, 1), 384, shared, boxes(a, M, K, 128), boxes(b, N, K, bn),
+        self.launch(kernel, (blocks or tiles, 1, 1), 384, shared, boxes(a, M, K, 128), boxes(b, N, K, bn // (cluster or 1)),
                     boxes(c, M, N, 64), {"i32": M // 128}, {"i32": tiles}, {"i32": K // 64})
 
     # ---- what stands behind them ----
@@ -136,6 +136,16 @@ def _(g):
     g.buffer("s", 1, 256, "output", "f32")
     g.residual("p", "r", "y", .5, 256, 128)
     g.row_sum("y", "s", 256, 128)
+
+
+@case("sm_90a", "specialised-cluster-90")
+def _(g):
+    """Clusters of two blocks that share their part of B; four tiles, six rounds deep, and two."""
+    layers(g, lambda i, *a: g.specialised(*a, 64, 4, cluster=2), 256, 128, 64, 384)
+    g.buffer("y", 256, 64, "output")
+    g.buffer("s", 1, 256, "output", "f32")
+    g.residual("p", "r", "y", .5, 256, 64)
+    g.row_sum("y", "s", 256, 64)
 
 
 def sized(product):

@@ -7,6 +7,9 @@
  * A's has 128 rows, B's BN, C's 64. Tile number i is (i % down, i / down). Each block makes the tile of its number, or,
  * with PERSISTENT, the tiles from its number on, in steps of the grid; the ring goes on from tile to tile.
  *
+ * With CLUSTER, that many blocks that lie one below the other share their part of B: each loads a share of it for all of
+ * them (its map has boxes of so many rows), and a stage is free when all of them have read it.
+ *
  * The tile goes out by stmatrix into shared memory (beside the ring, 64 rows a group), fence.proxy.async, a barrier of
  * the group's 128 threads, and copies of tensors by one elected lane of the group.
  */
@@ -18,6 +21,11 @@
 #define THREADS 384
 #define A_BYTES (BM * BK * 2)
 #define STAGE (A_BYTES + BN * BK * 2)
+#ifdef CLUSTER
+#define BLOCKS CLUSTER
+#else
+#define BLOCKS 1
+#endif
 #define OUT (64 * BN * 2) /* bytes of a group's part of the tile on its way out */
 
 struct ring {
@@ -51,6 +59,37 @@ static __device__ void arrive(const unsigned long long *barrier)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
+
+#ifdef CLUSTER /* the same in each block of the cluster */
+static __device__ void arrive_at(const unsigned long long *barrier, unsigned block)
+{
+    asm volatile("{\n.reg .b32 there;\n"
+                 "mapa.shared::cluster.u32 there, %0, %1;\n"
+                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(shared_address(barrier)),
+                 "r"(block)
+                 : "memory");
+}
+
+static __device__ void copy_to_all(unsigned to, const CUtensorMap *map, int x, int y, const unsigned long long *barrier)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+                 "[%1, {%2, %3}], [%4], %5;" ::"r"(to),
+                 "l"(map), "r"(x), "r"(y), "r"(shared_address(barrier)), "h"((unsigned short)((1 << CLUSTER) - 1))
+                 : "memory");
+}
+
+static __device__ unsigned rank()
+{
+    unsigned r;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+    return r;
+}
+
+static __device__ void together()
+{
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+#endif
 
 static __device__ void copy_in(unsigned to, const CUtensorMap *map, int x, int y, const unsigned long long *barrier)
 {
@@ -102,7 +141,12 @@ static __device__ void produce(const CUtensorMap *a, const CUtensorMap *b, int d
                          "r"(STAGE)
                          : "memory");
             copy_in(stages + s * STAGE, a, i * BK, m, &ring->full[s]);
+#ifdef CLUSTER
+            int part = rank() * (BN / CLUSTER);
+            copy_to_all(stages + s * STAGE + A_BYTES + part * BK * 2, b, i * BK, n + part, &ring->full[s]);
+#else
             copy_in(stages + s * STAGE + A_BYTES, b, i * BK, n, &ring->full[s]);
+#endif
             if (++s == STAGES) {
                 s = 0;
                 parity ^= 1;
@@ -112,6 +156,18 @@ static __device__ void produce(const CUtensorMap *a, const CUtensorMap *b, int d
         break;
 #endif
     }
+}
+
+/* Thread t of a group: a stage may be filled again, in all blocks that fill this one's. */
+static __device__ void release(const struct ring *ring, int s, int t)
+{
+#ifdef CLUSTER
+    if (t < CLUSTER)
+        arrive_at(&ring->empty[s], t);
+#else
+    if (t == 0)
+        arrive(&ring->empty[s]);
+#endif
 }
 
 static __device__ void consume(const CUtensorMap *c, int down, int tiles, int rounds, unsigned stages, unsigned out,
@@ -133,8 +189,8 @@ static __device__ void consume(const CUtensorMap *c, int down, int tiles, int ro
             for (int kk = 0; kk < BK / 16; kk++)
                 multiply(sum, matrix(at + kk * 32), matrix(bt + kk * 32), i > 0 || kk > 0);
             asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 1;" ::: "memory");
-            if (last >= 0 && t == 0) /* the round before has been read */
-                arrive(&ring->empty[last]);
+            if (last >= 0) /* the round before has been read */
+                release(ring, last, t);
             last = s;
             if (++s == STAGES) {
                 s = 0;
@@ -142,8 +198,7 @@ static __device__ void consume(const CUtensorMap *c, int down, int tiles, int ro
             }
         }
         asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-        if (t == 0)
-            arrive(&ring->empty[last]);
+        release(ring, last, t);
 
 #ifdef PERSISTENT /* the tile before has left shared memory */
         if (warp == 0 && elect())
@@ -183,6 +238,9 @@ static __device__ void consume(const CUtensorMap *c, int down, int tiles, int ro
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
+#ifdef CLUSTER
+    __cluster_dims__(CLUSTER, 1, 1)
+#endif
     specialised(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
                 const __grid_constant__ CUtensorMap c, int down, int tiles, int rounds)
 {
@@ -195,11 +253,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         asm volatile("prefetch.tensormap [%0];\nprefetch.tensormap [%1];\nprefetch.tensormap [%2];" ::"l"(&a), "l"(&b), "l"(&c));
         for (int s = 0; s < STAGES; s++) {
             asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&ring->full[s])) : "memory");
-            asm volatile("mbarrier.init.shared::cta.b64 [%0], 2;" ::"r"(shared_address(&ring->empty[s])) : "memory");
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&ring->empty[s])), "n"(2 * BLOCKS) : "memory");
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
+#ifdef CLUSTER
+    together();
+#else
     __syncthreads();
+#endif
 
     if (group == 0) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
@@ -209,4 +271,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         consume(&c, down, tiles, rounds, stages, stages + STAGES * STAGE + (group - 1) * OUT, ring, group - 1);
     }
+#ifdef CLUSTER /* nobody leaves while another block's copies and arrivals may still come */
+    together();
+#endif
 }

@@ -28,6 +28,7 @@ def sums(y):
 
 WANT = {"multistage-80": lambda b: sums(layers(b, 128, 256, 128, 128)),
         "specialised-90": lambda b: {"y": to_f16(softmax(layers(b, 256, 256, 128, 320)))},
+        "specialised-cluster-90": lambda b: sums(layers(b, 256, 128, 64, 384)),
         "specialised-persistent-90": lambda b: sums(layers(b, 256, 320, 128, 192))}
 
 
