@@ -321,6 +321,7 @@ def main():
     cases = [("specialised", None, ours, [["specialised", "bias_relu"]]),
              ("specialised-2", None, ours, [["specialised-2", "residual"]]),
              ("specialised-persistent", None, tiles, [["specialised", "bias_relu"]]),
+             ("specialised-cluster", None, corpus("specialised-cluster-90"), [["specialised-2", "residual"]]),
              ("triton-persistent", None, triton, [["matmul_persistent", "bias_relu"]]),
              ("triton-boxes", None, triton, [["matmul_tma", "residual"]])]
     for name, (row, graph) in ({k: (None, g) for k, g in KEPT.items()} | REFUSED).items():
