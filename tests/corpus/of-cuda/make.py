@@ -55,11 +55,12 @@ class Graph:
     def specialised(self, a, b, c, M, N, K, bn, stages, blocks=None, cluster=None):
         """blocks: of a persistent grid; cluster: blocks of one."""
         shared = stages * (128 + bn) * 128 + 2 * 64 * bn * 2 + stages * 16
-        how = ({"PERSISTENT": "persistent"} if blocks else {}) | ({"CLUSTER": cluster} if cluster else {})
+        how = {"PERSISTENT": "persistent"} if blocks else {"CLUSTER": cluster} if cluster else {}
         tiles = M // 128 * (N // bn)
         kernel = self.kernel("specialised.cu", "specialised", BN=bn, STAGES=stages, **how)
-        self.launch(kernel, (blocks or tiles, 1, 1), 384, shared, boxes(a, M, K, 128), boxes(b, N, K, bn // (cluster or 1)),
-                    boxes(c, M, N, 64), {"i32": M // 128}, {"i32": tiles}, {"i32": K // 64})
+        maps = boxes(a, M, K, 128), boxes(b, N, K, bn // (cluster or 1)), boxes(c, M, N, 64)
+        self.launch(kernel, (blocks or tiles, 1, 1), 384, shared, *maps,
+                    {"i32": M // 128}, {"i32": tiles}, {"i32": K // 64})
 
     # ---- what stands behind them ----
 
