@@ -195,6 +195,12 @@ static int number_of(const struct rw_warps *w, const struct ptx_opnd *o, const s
     return rw_warps_value(w, o->reg, t, &v) && (uint32_t)v < 16 ? (int)v : -2;
 }
 
+static bool of_the_warp(const struct rw_warps *w, const struct ptx_opnd *o)
+{
+    struct rw_spread x = rw_warps_of(w, o);
+    return !x.any && !(x.bits & 31);
+}
+
 static bool find_group(const struct rw_inline *n, const struct ptx_cfg *cfg, const struct rw_warps *w,
                        struct rw_staged *s)
 {
@@ -203,8 +209,13 @@ static bool find_group(const struct rw_inline *n, const struct ptx_cfg *cfg, con
     struct decider d[RW_STAGED_BEFORE];
     unsigned nd = find_deciders(b->f, cfg, w, cfg->block_of[s->barrier], d);
     uint32_t low[16], high[16], count[16] = {0};
+    bool whole = of_the_warp(w, &i->opnd[0]); /* all lanes of a warp come alike: one is asked */
+    for (unsigned k = 0; k < nd; k++)
+        whole &= of_the_warp(w, &(struct ptx_opnd){.kind = PTX_O_REG, .comp = -1, .reg = d[k].reg});
+    int v = -2;
     for (uint32_t t = 0; t < b->threads; t++) {
-        int v = number_of(w, &i->opnd[0], d, nd, t);
+        if (t % 32 == 0 || !whole)
+            v = number_of(w, &i->opnd[0], d, nd, t);
         if (v == -2)
             return false;
         if (v < 0)
