@@ -228,13 +228,13 @@ static bool find_group(const struct rw_inline *n, const struct ptx_cfg *cfg, con
     for (unsigned k = 0; k < nd; k++)
         s->before[s->nbefore++] = d[k].inst;
     bool even = (s->group & (s->group - 1)) == 0;
-    for (unsigned v = 0; v < 16; v++) {
-        if (!count[v])
+    for (unsigned id = 0; id < 16; id++) {
+        if (!count[id])
             continue;
-        if (count[v] != s->group || high[v] - low[v] + 1 != s->group || low[v] % 32)
+        if (count[id] != s->group || high[id] - low[id] + 1 != s->group || low[id] % 32)
             return false;
-        even &= low[v] % s->group == 0;
-        s->start[s->ngroup++] = low[v];
+        even &= low[id] % s->group == 0;
+        s->start[s->ngroup++] = low[id];
     }
     return s->ngroup == 1 || (s->ngroup && even);
 }
