@@ -116,7 +116,7 @@ enum ana_way {
 
 /* Version of all footprints, a part of the keys of kept ones: raised whenever any launch may get another footprint than
  * before. */
-#define ANA_FOOTPRINTS "5"
+#define ANA_FOOTPRINTS "6"
 
 /* Where footprints of launches are kept between analyses (record/memo.c says what they depend on). Called in the thread
  * of ana_run. What `get` gives is checked: it may be damaged, or come from anybody. */

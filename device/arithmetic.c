@@ -9,8 +9,9 @@
  * everything in the subroutine. Functions of the PTX are compared as well, by their own lines. Line by line of the
  * posted PTX it refuses
  *   new       a float instruction or a use that the posted line does not have, or an instruction without a posted line.
- *             One exception: the posted line has all its own instructions, and the same shape with the same uses is
- *             elsewhere in the posted kernel. The assembler gives merged equal instructions one line or another.
+ *             Two exceptions: the same shape with the same uses is elsewhere in the posted kernel, and the posted line
+ *             has all its own instructions (the assembler gives merged equal instructions one line or another), or it
+ *             is a wgmma (to which the assembler gives the line of something that stands near it).
  *   missing   a shape that the posted line has and the changed kernel does not have at that line. It is no difference
  *             if the changed kernel has it anywhere with all its uses (equal instructions were merged), or if the
  *             changed kernel's PTX has no such line any more, or has it where nothing needs its value.
@@ -353,7 +354,7 @@ static int is_posted(const struct compare *x, uint32_t k, struct dt_str *why)
         uses = arithmetic_has(t->used, t->nused, machine_mix(line, s->use[u].key)) ||
                arithmetic_has(t->used, t->nused, machine_mix(line, s->use[u].loose)) ||
                (s->use[u].kind == FROM_CONST && arithmetic_has(t->used, t->nused, machine_mix(line, s->use[u].folded)));
-    if (uses || (elsewhere(s, k, t) && line_complete(x, p, line)))
+    if (uses || (elsewhere(s, k, t) && (s->c.inst[k].op->dst[0] == 'g' || line_complete(x, p, line))))
         return 1;
     arithmetic_say(s, k, why);
     dt_str_addf(why, " of '%s' line %u (%s) is %s", t->part->entry, line, t->part->file,

@@ -2,7 +2,7 @@
  *
  * cfg.c has computed each block's immediate dominator, so dominance is a walk up that tree. The other questions are
  * walks along edges that mark each block once. Each takes its marks and its stack from the caller, who often asks for
- * many blocks, and allocates nothing.
+ * many blocks, and allocates nothing. ptx_constant_before() walks back along the one way that leads to a place.
  * Not here: post-dominance (ptx_block.ipdom is the immediate post-dominator), and loops with several entries:
  * ptx_mark_loop() is for a header that dominates the branch back. ptx_in_cycle() sees any loop.
  */
@@ -87,4 +87,42 @@ bool ptx_in_cycle(const struct ptx_cfg *c, uint32_t b, bool *mark, uint32_t *sta
     for (uint32_t k = 0; k < c->block[b].nsucc; k++)
         ptx_mark_reached(c, c->block[b].succ[k], UINT32_MAX, mark, stack);
     return mark[b];
+}
+
+struct writes {
+    uint32_t reg;
+    bool is;
+};
+
+static void writes_it(uint32_t reg, bool write, void *user)
+{
+    struct writes *w = user;
+    w->is |= write && reg == w->reg;
+}
+
+bool ptx_constant_before(const struct ptx_function *f, const struct ptx_cfg *cfg, uint32_t at, uint32_t reg,
+                         uint64_t *ret)
+{
+    uint32_t b = cfg->block_of[at], k = at;
+    for (unsigned far = 0; far < 256; far++) {
+        if (k == cfg->block[b].first) {
+            if (b == 0 || cfg->block[b].npred != 1)
+                return false;
+            b = cfg->block[b].pred[0];
+            k = cfg->block[b].last + 1;
+            continue;
+        }
+        const struct ptx_inst *i = &f->inst[--k];
+        struct writes w = {reg, i->op == PTX_OP_OPAQUE};
+        ptx_inst_regs(i, writes_it, &w);
+        if (!w.is)
+            continue;
+        const struct ptx_opnd *o = &i->opnd[1];
+        if (i->op != PTX_OP_MOV || i->pred != PTX_NO_REG || i->nopnd != 2 || o->kind != PTX_O_IMM ||
+            (o->imm_type != PTX_S64 && o->imm_type != PTX_U64))
+            return false;
+        *ret = o->bits;
+        return true;
+    }
+    return false;
 }

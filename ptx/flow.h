@@ -60,6 +60,11 @@ bool ptx_in_cycle(const struct ptx_cfg *c, uint32_t b, bool *mark, uint32_t *sta
  * predicated write is both a write and a read (the old value may survive). */
 void ptx_inst_regs(const struct ptx_inst *i, void (*fn)(uint32_t reg, bool write, void *user), void *user);
 
+/* The integer constant that register `reg` holds before instruction `at`, though it may hold others elsewhere: the last
+ * that wrote it is a move of a constant, in `at`'s run of instructions or in one that alone leads there. */
+bool ptx_constant_before(const struct ptx_function *f, const struct ptx_cfg *cfg, uint32_t at, uint32_t reg,
+                         uint64_t *ret);
+
 /* Live registers before each block as bit sets of nreg bits. */
 struct ptx_live {
     struct dt_arena arena;

@@ -8,7 +8,8 @@
  * under the same control:
  *     arithmetic, parameters, tables that nobody writes, constant buffers     kept where needed
  *     loads of shared or local memory                                         with every store there, and every barrier
- *     shuffles and votes                                                      with every barrier but mbarriers
+ *     shuffles and votes                                                      with every barrier but mbarriers, those
+ *                                                                             of a cluster too
  *     elect                                                                   as it is
  *
  * A call goes like any instruction whose result nobody needs, if all that it can run does is to compute: memory of its
@@ -183,7 +184,12 @@ static bool keep_memory(struct slice *s)
     for (uint32_t at = 0; at < s->f->ninst && s->ok; at++) {
         const struct ptx_inst *i = &s->f->inst[at];
         unsigned flags = ptx_op_info(i->op)->flags;
-        if (s->keep[at] || !s->t->cfg.block[s->t->cfg.block_of[at]].reachable)
+        /* of a cluster: it keeps warps together for shuffles, but other blocks may write what is loaded behind it */
+        bool cluster = i->op == PTX_OP_BARRIER_CLUSTER_ARRIVE || i->op == PTX_OP_BARRIER_CLUSTER_WAIT;
+        if (!s->t->cfg.block[s->t->cfg.block_of[at]].reachable)
+            continue;
+        s->ok &= !(cluster && s->shared);
+        if (s->keep[at])
             continue;
         /* mbarriers order memory, no shuffle */
         bool barrier = flags & PTX_F_BARRIER && (flags & (PTX_F_READS | PTX_F_WRITES) ? s->shared : s->sync),
@@ -195,8 +201,9 @@ static bool keep_memory(struct slice *s)
         if (!barrier && !store)
             continue;
         /* a store by something else than `st`, or a barrier that is more than one */
-        if (store ? i->op != PTX_OP_ST
-                  : i->op != PTX_OP_BAR_SYNC && i->op != PTX_OP_BARRIER_SYNC && i->op != PTX_OP_BAR_WARP_SYNC)
+        if (store
+                ? i->op != PTX_OP_ST
+                : i->op != PTX_OP_BAR_SYNC && i->op != PTX_OP_BARRIER_SYNC && i->op != PTX_OP_BAR_WARP_SYNC && !cluster)
             s->ok = false;
         s->ok &= !guarded(s, at);
         slice_keep(s, at);

@@ -65,10 +65,12 @@ static const struct ptx_inst *only_definition(const struct lanes *x, const struc
     return &x->f->inst[x->def[o->reg] - 1];
 }
 
-/* The constant that operand o is. */
-static bool lanes_constant(const struct lanes *x, const struct ptx_opnd *o, uint64_t *ret)
+/* The constant that operand o of instruction `at` is. */
+static bool lanes_constant(const struct lanes *x, uint32_t at, const struct ptx_opnd *o, uint64_t *ret)
 {
     const struct ptx_inst *d = only_definition(x, o);
+    if (!d && o->kind == PTX_O_REG && !o->neg)
+        return ptx_constant_before(x->f, &x->s->cfg, at, o->reg, ret);
     if (d && d->op == PTX_OP_MOV && d->nopnd == 2)
         o = &d->opnd[1];
     if (o->kind != PTX_O_IMM || (o->imm_type != PTX_S64 && o->imm_type != PTX_U64))
@@ -86,12 +88,13 @@ static bool is_thread(const struct lanes *x, const struct ptx_opnd *o)
 /* Does i make such a number? */
 static bool makes_thread(const struct lanes *x, const struct ptx_inst *i)
 {
+    uint32_t at = (uint32_t)(i - x->f->inst);
     uint64_t m;
     if (i->nopnd < 2 || i->opnd[0].kind != PTX_O_REG || i->ntype != 1 || ptx_type_bytes(i->type[0]) != 4)
         return false;
     if (i->op == PTX_OP_MOV)
         return is_thread(x, &i->opnd[1]);
-    return i->op == PTX_OP_AND && is_thread(x, &i->opnd[1]) && lanes_constant(x, &i->opnd[2], &m) && (m & 31) == 31;
+    return i->op == PTX_OP_AND && is_thread(x, &i->opnd[1]) && lanes_constant(x, at, &i->opnd[2], &m) && (m & 31) == 31;
 }
 
 /* Is what i makes of such a number the same in a warp? */
@@ -100,7 +103,7 @@ static bool of_the_warp(const struct lanes *x, const struct ptx_inst *i)
     uint64_t c;
     unsigned first = i->dst2 ? 2 : 1;
     if (i->nopnd != first + 2u || i->ntype != 1 || ptx_type_bytes(i->type[0]) != 4 || !is_thread(x, &i->opnd[first]) ||
-        !lanes_constant(x, &i->opnd[first + 1], &c))
+        !lanes_constant(x, (uint32_t)(i - x->f->inst), &i->opnd[first + 1], &c))
         return false;
     c &= UINT32_MAX;
     switch (i->op) {
@@ -169,14 +172,14 @@ static bool all_lanes(const struct lanes *x, uint32_t at)
 {
     const struct ptx_inst *i = &x->f->inst[at];
     uint64_t mask;
-    return i->nopnd && ptx_has(i, PTX_M_SYNC) && lanes_constant(x, &i->opnd[i->nopnd - 1], &mask) &&
+    return i->nopnd && ptx_has(i, PTX_M_SYNC) && lanes_constant(x, at, &i->opnd[i->nopnd - 1], &mask) &&
            (uint32_t)mask == UINT32_MAX && !guard_of(x, at);
 }
 
-static bool is_number_below_32(const struct lanes *x, const struct ptx_opnd *o)
+static bool is_number_below_32(const struct lanes *x, uint32_t at, const struct ptx_opnd *o)
 {
     uint64_t c;
-    return lanes_constant(x, o, &c) && c < 32;
+    return lanes_constant(x, at, o, &c) && c < 32;
 }
 
 /* Of what i reads, its predicate included. */
@@ -197,14 +200,15 @@ static uint8_t lanes_result(struct lanes *x, uint32_t at)
     unsigned flags = ptx_op_info(i->op)->flags;
     uint8_t bits = of_sources(x, i);
     uint64_t c;
+    unsigned first = i->dst2 ? 2 : 1;
     switch (i->op) {
     case PTX_OP_ELECT: return ana_elects(x->s, at) ? CHOICE : LANE;
     case PTX_OP_LD:
     case PTX_OP_LDU: return bits | (i->space == PTX_LOCAL || i->space == PTX_GENERIC ? LANE : 0);
     case PTX_OP_SHFL: /* lane and clamp: of the whole warp */
-        if (all_lanes(x, at) && !i->dst2 && ptx_has(i, PTX_M_IDX) && i->nopnd == 5 &&
-            lanes_constant(x, &i->opnd[3], &c) && c == 31 && is_number_below_32(x, &i->opnd[2]))
-            return bits & CHOICE;
+        if (all_lanes(x, at) && ptx_has(i, PTX_M_IDX) && i->nopnd == first + 4u &&
+            lanes_constant(x, at, &i->opnd[first + 2], &c) && c == 31 && is_number_below_32(x, at, &i->opnd[first + 1]))
+            return bits & CHOICE; /* a second result says that there is such a lane: it is true */
         break;
     case PTX_OP_VOTE:
         if (all_lanes(x, at))
@@ -308,7 +312,7 @@ static bool lanes_prepare(struct lanes *x)
         const struct ptx_inst *i = &f->inst[at];
         uint64_t mask;
         s->elects[at] = i->op == PTX_OP_ELECT && i->pred == PTX_NO_REG && i->dst2 && i->nopnd == 3 && s->live.in &&
-                        lanes_constant(x, &i->opnd[2], &mask) && (uint32_t)mask == UINT32_MAX;
+                        lanes_constant(x, at, &i->opnd[2], &mask) && (uint32_t)mask == UINT32_MAX;
     }
     return true;
 }

@@ -14,7 +14,7 @@
  * A window, (%tid.x >> shift) & mask, is known as such, so that `and` and `shr` of it take bits away.
  *
  * rw_warps_value evaluates a register for one thread: by its one definition, the one definitions of what that reads,
- * and so on down to %tid.x and constants.
+ * and so on down to %tid.x and constants; of a shuffle from lane 0, for that lane.
  */
 #include "rewrite/emit/warps.h"
 #include "rewrite/emit/reach-priv.h"
@@ -42,6 +42,8 @@ struct rw_warps {
     struct state *region; /* by basic block: of the branches in whose region it is */
     uint32_t *def, *ndef;
     uint32_t *slot; /* for rw_value_of: every register has one */
+    bool *lane_0;   /* by instruction: a shuffle from lane 0 to its whole warp */
+    const bool *without;
     bool changed;
 };
 
@@ -120,16 +122,32 @@ static struct state warps_operand(const struct rw_warps *w, const struct ptx_opn
     }
 }
 
+/* Operand o of instruction `at` is this constant, or a register that holds it there. */
+static bool is_constant(const struct rw_warps *w, uint32_t at, const struct ptx_opnd *o, uint32_t c)
+{
+    uint64_t v = o->bits;
+    uint32_t def = o->kind == PTX_O_REG ? rw_warps_def(w, o->reg) : UINT32_MAX;
+    if (o->kind == PTX_O_REG && !o->neg && def != UINT32_MAX && w->f->inst[def].op == PTX_OP_MOV &&
+        w->f->inst[def].pred == PTX_NO_REG && w->f->inst[def].nopnd == 2)
+        o = &w->f->inst[def].opnd[1];
+    if (o->kind == PTX_O_REG)
+        return !o->neg && ptx_constant_before(w->f, &w->cfg, at, o->reg, &v) && (uint32_t)v == c;
+    return o->kind == PTX_O_IMM && (uint32_t)o->bits == c;
+}
+
 /* shfl.sync.idx d, a, 0, 31, -1: every lane gets lane 0's */
+static bool is_from_lane_0(const struct rw_warps *w, uint32_t at)
+{
+    const struct ptx_inst *i = &w->f->inst[at];
+    unsigned k = i->dst2 ? 2 : 1;
+    return i->op == PTX_OP_SHFL && ptx_has(i, PTX_M_IDX) && i->pred == PTX_NO_REG && i->nopnd == k + 4 &&
+           is_constant(w, at, &i->opnd[k + 1], 0) && is_constant(w, at, &i->opnd[k + 2], 31) &&
+           is_constant(w, at, &i->opnd[k + 3], UINT32_MAX);
+}
+
 static struct state from_lane_0(const struct rw_warps *w, const struct ptx_inst *i)
 {
-    unsigned k = i->dst2 ? 2 : 1;
-    bool whole = ptx_has(i, PTX_M_IDX) && i->pred == PTX_NO_REG && i->nopnd == k + 4;
-    for (unsigned q = 0; q < 3 && whole; q++)
-        whole = i->opnd[k + 1 + q].kind == PTX_O_IMM && (uint32_t)i->opnd[k + 1 + q].bits == (q == 0   ? 0
-                                                                                              : q == 1 ? 31
-                                                                                                       : UINT32_MAX);
-    struct state s = whole ? warps_operand(w, &i->opnd[k]) : unknown();
+    struct state s = w->lane_0[i - w->f->inst] ? warps_operand(w, &i->opnd[i->dst2 ? 2 : 1]) : unknown();
     if (s.bits & 31)
         s.window = false;
     s.bits &= ~UINT32_C(31);
@@ -258,7 +276,7 @@ static void spread_region(struct rw_warps *w, uint32_t block, bool *mark, uint32
     struct state by = last->op == PTX_OP_OPAQUE || last->op == PTX_OP_BRX_IDX ? unknown()
                       : last->pred != PTX_NO_REG                              ? w->reg[last->pred]
                                                                               : one_value(0);
-    if (!warps_code(last) ||
+    if (!warps_code(last) || (w->without && w->without[w->cfg.block[block].last]) ||
         (last->op != PTX_OP_OPAQUE && !(ptx_op_info(last->op)->flags & (PTX_F_BRANCH | PTX_F_TERMINATOR))) ||
         (!by.any && !by.bits))
         return;
@@ -302,13 +320,14 @@ static void warps_iterate(struct rw_warps *w, bool *mark, uint32_t *stack)
     } while (w->changed);
 }
 
-int rw_warps_new(struct dt_arena *a, const struct rw_body *b, struct rw_warps **ret, struct dt_err *e)
+int rw_warps_new(struct dt_arena *a, const struct rw_body *b, const bool *without, struct rw_warps **ret,
+                 struct dt_err *e)
 {
     struct rw_warps *w = dt_new(a, struct rw_warps);
     uint32_t nreg = b->f->nreg + 1;
     if (!w)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    *w = (struct rw_warps){.b = b, .f = b->f};
+    *w = (struct rw_warps){.b = b, .f = b->f, .without = without};
     int r = ptx_cfg_build(b->f, &w->cfg, e);
     if (r < 0)
         return r;
@@ -317,9 +336,10 @@ int rw_warps_new(struct dt_arena *a, const struct rw_body *b, struct rw_warps **
     w->def = dt_new_array(a, uint32_t, nreg);
     w->ndef = dt_new_array(a, uint32_t, nreg);
     w->slot = dt_new_array(a, uint32_t, nreg);
+    w->lane_0 = dt_new_array(a, bool, b->f->ninst + 1);
     bool *mark = dt_new_array(a, bool, w->cfg.nblock + 1);
     uint32_t *stack = dt_new_array(a, uint32_t, w->cfg.nblock + 1);
-    if (!w->reg || !w->region || !w->def || !w->ndef || !w->slot || !mark || !stack) {
+    if (!w->reg || !w->region || !w->def || !w->ndef || !w->slot || !w->lane_0 || !mark || !stack) {
         ptx_cfg_done(&w->cfg);
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     }
@@ -328,6 +348,8 @@ int rw_warps_new(struct dt_arena *a, const struct rw_body *b, struct rw_warps **
     for (uint32_t k = 0; k < b->f->ninst; k++)
         if (b->f->inst[k].op != PTX_OP_OPAQUE && warps_code(&b->f->inst[k]))
             ptx_inst_regs(&b->f->inst[k], on_write, &(struct warps_write){.w = w, .at = k, .count = true});
+    for (uint32_t k = 0; k < b->f->ninst; k++)
+        w->lane_0[k] = w->cfg.block[w->cfg.block_of[k]].reachable && is_from_lane_0(w, k);
     warps_iterate(w, mark, stack);
     ptx_cfg_done(&w->cfg);
     *ret = w;
@@ -347,6 +369,11 @@ struct rw_spread rw_warps_of(const struct rw_warps *w, const struct ptx_opnd *o)
     return (struct rw_spread){s.any || !s.seen, s.bits, s.zeros};
 }
 
+struct rw_spread rw_warps_region(const struct rw_warps *w, uint32_t block)
+{
+    return (struct rw_spread){w->region[block].any, w->region[block].bits, 0};
+}
+
 uint32_t rw_warps_def(const struct rw_warps *w, uint32_t reg)
 {
     return reg < w->f->nreg && w->ndef[reg] == 1 ? w->def[reg] : UINT32_MAX;
@@ -364,6 +391,8 @@ static void on_need(uint32_t reg, bool write, void *user)
         x->reg[x->n++] = reg;
 }
 
+static bool value_in(const struct rw_warps *w, uint32_t reg, uint32_t tid, unsigned deep, uint64_t *ret);
+
 static bool evaluate(const struct rw_warps *w, struct rw_walk *walk, struct rw_path *p, uint32_t reg, unsigned deep)
 {
     uint32_t at = rw_warps_def(w, reg);
@@ -371,6 +400,14 @@ static bool evaluate(const struct rw_warps *w, struct rw_walk *walk, struct rw_p
     if (at == UINT32_MAX || deep > DEEP)
         return false;
     const struct ptx_inst *i = &w->f->inst[at];
+    if (w->lane_0[at] && i->opnd[0].kind == PTX_O_REG && i->opnd[0].reg == reg) { /* as lane 0 has it */
+        const struct ptx_opnd *o = &i->opnd[i->dst2 ? 2 : 1];
+        uint64_t v;
+        if (o->kind != PTX_O_REG || o->neg || !value_in(w, o->reg, walk->tid[0] & ~UINT32_C(31), deep + 1, &v))
+            return false;
+        p->reg[reg] = (struct rw_value){v, 0};
+        return true;
+    }
     if (i->op <= PTX_OP_OPAQUE || i->pred != PTX_NO_REG || i->dst2 || i->op == PTX_OP_LD)
         return false;
     ptx_inst_regs(i, on_need, &need);
@@ -381,7 +418,7 @@ static bool evaluate(const struct rw_warps *w, struct rw_walk *walk, struct rw_p
     return !p->reg[reg].mem;
 }
 
-bool rw_warps_value(const struct rw_warps *w, uint32_t reg, uint32_t tid, uint64_t *ret)
+static bool value_in(const struct rw_warps *w, uint32_t reg, uint32_t tid, unsigned deep, uint64_t *ret)
 {
     struct rw_walk *walk = dt_calloc(1, sizeof *walk);
     struct rw_path p = {.reg = dt_calloc(w->f->nreg + 1, sizeof *p.reg)};
@@ -393,11 +430,16 @@ bool rw_warps_value(const struct rw_warps *w, uint32_t reg, uint32_t tid, uint64
         walk->tid[0] = tid;
         for (uint32_t k = 0; k < w->f->nreg; k++)
             p.reg[k] = rw_value_unknown();
-        ok = evaluate(w, walk, &p, reg, 0);
+        ok = evaluate(w, walk, &p, reg, deep);
         if (ok)
             *ret = p.reg[reg].v;
     }
     free(walk);
     free(p.reg);
     return ok;
+}
+
+bool rw_warps_value(const struct rw_warps *w, uint32_t reg, uint32_t tid, uint64_t *ret)
+{
+    return value_in(w, reg, tid, 0, ret);
 }

@@ -14,6 +14,7 @@
  *   LANE       the low five bits are the lane number, the others the same for a whole warp: %tid.x of warp-wide rows,
  *              i = block * 32 n + tid
  *   VARY       anything
+ * What a shuffle gives all lanes from one of them is UNIFORM.
  * LANE >> 5, LANE & ~31 and LANE < 32 n are uniform: one warp a row, and loops that step by whole warps. What is
  * assigned in the region of a branch that differs within a warp is VARY. This is iterated to a fixpoint, as in vary.c,
  * whose regions are used here.
@@ -174,12 +175,31 @@ static struct value lanes_compare(const struct ptx_inst *i, struct value x, stru
     return of((low && is_mult(y)) || (high && y.k == CONST && y.v % 32 == 31) ? UNIFORM : VARY);
 }
 
+static bool holds(const struct lanes *w, const struct ptx_inst *i, unsigned opnd, uint32_t below)
+{
+    const struct ptx_opnd *o = &i->opnd[opnd];
+    uint64_t v = o->bits;
+    if (o->kind == PTX_O_REG && (o->neg || !ptx_constant_before(w->f, &w->cfg, (uint32_t)(i - w->f->inst), o->reg, &v)))
+        return false;
+    return (o->kind == PTX_O_REG || o->kind == PTX_O_IMM) && (below ? (uint32_t)v < below : (uint32_t)v == UINT32_MAX);
+}
+
+/* shfl.sync.idx d|p, a, lane, 31, -1: all lanes get what one of them has, and p says that it is there */
+static bool from_one_lane(const struct lanes *w, const struct ptx_inst *i)
+{
+    unsigned k = i->dst2 ? 2 : 1;
+    return i->op == PTX_OP_SHFL && ptx_has(i, PTX_M_IDX) && i->pred == PTX_NO_REG && i->nopnd == k + 4 &&
+           holds(w, i, k + 1, 32) && holds(w, i, k + 2, 32) && !holds(w, i, k + 2, 31) && holds(w, i, k + 3, 0);
+}
+
 static struct value evaluate(const struct lanes *w, const struct ptx_inst *i)
 {
     const struct ptx_op_info *o = ptx_op_info(i->op);
     bool integer = i->ntype && !ptx_type_is_float(i->type[0]) && ptx_type_bytes(i->type[0]) >= 4;
     struct value x[4];
     unsigned n = 0;
+    if (from_one_lane(w, i))
+        return of(UNIFORM);
     if (i->op == PTX_OP_CALL || (o->flags & PTX_F_ATOMIC) || i->op == PTX_OP_SHFL || i->op == PTX_OP_MATCH ||
         i->op == PTX_OP_ACTIVEMASK)
         return of(VARY);

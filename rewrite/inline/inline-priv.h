@@ -83,15 +83,29 @@ struct rw_places {
 
 /* A copy of a tensor by which the host stores elements that lie in shared memory (inline/staged.c). */
 #define RW_STAGED_GUARDS 4
+#define RW_STAGED_WAYS 6
+#define RW_STAGED_BEFORE 16
 struct rw_staged {
     uint32_t inst;
     const struct dt_tensor_map *map;
-    uint64_t offset;         /* of the tensor in the buffer */
-    uint8_t barrier;         /* number of the one right before */
-    uint8_t swizzle;         /* as the map has it */
-    bool whole;              /* a box is inside the tensor or outside of it */
-    uint32_t warps;          /* the first ones, a power of two of them, make it, each once */
-    struct rw_staged_guard { /* where these predicates hold, which all threads have alike: */
+    uint64_t offset;  /* of the tensor in the buffer */
+    uint32_t barrier; /* the instruction: the barrier right before */
+    /* `group` threads come to it together, from one of these numbers on, and they make the copy. Of several, each is a
+     * multiple of `group`, which is a power of two */
+    uint32_t group, start[16];
+    unsigned ngroup;
+    uint32_t before[RW_STAGED_BEFORE]; /* branches before the barrier of which all of a group go the same way */
+    unsigned nbefore;
+    uint8_t swizzle;       /* as the map has it */
+    bool whole;            /* a box is inside the tensor or outside of it */
+    uint32_t warps;        /* the first ones of a group, a power of two of them, make it, each once */
+    struct rw_staged_way { /* branches between barrier and copy, the way to the copy being `taken` or the other */
+        uint32_t inst;
+        bool taken;
+        bool out; /* it is left out: all threads of the group go on */
+    } way[RW_STAGED_WAYS];
+    unsigned nway;
+    struct rw_staged_guard { /* where these predicates hold, which all threads of the group have alike: */
         uint32_t inst;
         unsigned opnd; /* of this instruction; 0: what it is guarded by */
     } guard[RW_STAGED_GUARDS];
@@ -163,6 +177,29 @@ void rw_inline_staged_sites(struct rw_inline *n, struct rw_refusals *no);
 void rw_inline_staged_units(struct rw_inline *n, struct rw_refusals *no);
 /* Who copies what, and when. */
 int rw_inline_staged(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e);
+bool rw_staged_is_store(const struct ptx_inst *i); /* a copy of a box from shared to global memory */
+
+/* staged-way.c: how control comes to a copy */
+struct ptx_cfg;
+struct rw_warps;
+/* The barrier right before it, and the branches between. */
+void rw_staged_find_barrier(const struct rw_inline *n, const struct ptx_cfg *cfg, struct rw_staged *s,
+                            struct rw_refusals *no);
+/* Which threads come to that barrier together. */
+void rw_staged_find_group(const struct rw_inline *n, const struct ptx_cfg *cfg, const struct rw_warps *w,
+                          struct rw_staged *s, struct rw_refusals *no);
+/* And that no other branch parts them. */
+void rw_staged_check_group(const struct rw_inline *n, const struct ptx_cfg *cfg, const struct rw_warps *w,
+                           const struct rw_staged *s, struct rw_refusals *no);
+/* Bits in which the numbers of a group's threads differ. */
+uint32_t rw_staged_apart(const struct rw_staged *s);
+/* One lane of each warp has the register as `*ret_sense`, the others as its opposite. */
+bool rw_staged_elected(const struct rw_inline *n, const struct rw_warps *w, uint32_t reg, bool *ret_sense);
+/* Nothing comes of it where all threads go the ways that are left out. */
+int rw_staged_check_ways(const struct rw_inline *n, const struct ptx_cfg *cfg, struct rw_refusals *no,
+                         struct dt_err *e);
+/* The host's branch `inst` is left out; NULL: it is not. */
+const struct rw_staged_way *rw_staged_way_out(const struct rw_inline *n, uint32_t inst);
 
 /* ---- the steps of rw_inline_look, in order; `a`: memory that is there while it runs ------------------------------ */
 

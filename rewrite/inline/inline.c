@@ -270,6 +270,11 @@ static int emit_host(struct rw_site *s, struct ptx_inst *old, uint32_t nold)
         i.line = i.col = 0;
         if (j->f->ninst > MOST)
             return dt_err_set(j->e, DT_E_TOO_LARGE, "the fused kernel has over %d instructions", MOST);
+        const struct rw_staged_way *out = rw_staged_way_out(n, k);
+        if (out && !out->taken)
+            continue;
+        if (out)
+            i.pred = PTX_NO_REG;
         if (n->joins[n->host][k]) {
             r = n->nstaged ? rw_staged_emit(s, &i, k) : rw_site_emit(s, &i);
             continue;

@@ -1,9 +1,10 @@
 /* The guest's text at a copy of a tensor from shared memory (staged.c says when it may stand there).
  *
- *   @!%p bra END                       the predicates of the copy that are the same for all threads
- *   v = %tid.x >> 5 + k << 5 | lane    2^k warps make the copy, each of its own box; warp w works on that of w mod 2^k
+ *   @!%p bra END                       the predicates of the copy that are the same for all threads of the group
+ *   v = %tid.x >> 5 + k << 5 | lane    counted in the group. 2^k warps make the copy, each of its own box; warp w works
+ *                                      on that of w mod 2^k
  *   a = the box in shared memory;  o = offset of its first element in the buffer
- *   for 16 bytes number v, v + threads, … of the box:
+ *   for 16 bytes number v, v + threads, … of the box, by the threads of the group:
  *       row = v / (16 bytes a row); column = v % …
  *       ld.shared.v4.b32 {…}, [swizzled(a + row * pitch + column * 16)]
  *       GUEST, for each unit of the 16 bytes, at offset o + row * stride + column * 16          (instance.c)
@@ -13,7 +14,8 @@
  * wait (later.c). Where a box may overhang its tensor, the text stands there twice: for boxes that are inside, and,
  * with a branch round each unit that is outside, for the others.
  *
- * The copy itself stays only where others read the buffer.
+ * Branches by which the other threads skipped the copy are left out (inline.c). The copy itself stays only where others
+ * read the buffer, behind these branches.
  */
 #include "rewrite/inline/site.h"
 
@@ -94,6 +96,10 @@ static int emit_begin(struct rw_site *s, const struct box *b)
     unsigned lg = log2_of(d->warps);
     char room[16];
     int r = rw_emit(j, "mov.u32 %s, %%tid.x;", V);
+    if (r == 0 && d->ngroup > 1)
+        r = rw_emit(j, "and.b32 %s, %s, %u;", V, V, d->group - 1);
+    else if (r == 0 && d->start[0])
+        r = rw_emit(j, "sub.u32 %s, %s, %u;", V, V, d->start[0]);
     if (r == 0 && lg)
         r = rw_emit(j, "shr.u32 %s, %s, %u; shl.b32 %s, %s, 5; and.b32 %s, %s, 31; or.b32 %s, %s, %s;", T, V, 5 + lg, T,
                     T, V, V, V, V, T);
@@ -243,7 +249,7 @@ struct rounds {
 static struct rounds divide_box(const struct rw_site *s, const struct rw_staged *d)
 {
     const struct rw_inline *n = s->n;
-    struct rounds k = {.threads = n->body[n->host]->threads / d->warps, .pieces = d->rows * (d->row / 16)};
+    struct rounds k = {.threads = d->group / d->warps, .pieces = d->rows * (d->row / 16)};
     uint32_t all = (k.pieces + k.threads - 1) / k.threads,
              text = (n->body[n->guest]->f->ninst + 1) * (16 / n->elem / n->unit), most = INSTRUCTIONS / text;
     k.even = k.pieces % k.threads == 0;
@@ -302,6 +308,40 @@ static int emit_over(struct rw_site *s, const struct box *b, uint32_t over)
     return r;
 }
 
+/* Emit: the copy itself, by the thread that made it. */
+static int emit_copy(struct rw_site *s, const struct box *b)
+{
+    uint32_t skip = PTX_NO_REG;
+    int r = 0;
+    for (unsigned k = 0; k < b->d->nway && r == 0; k++) {
+        const struct rw_staged_way *way = &b->d->way[k];
+        const struct ptx_inst *i = &s->host[way->inst];
+        if (!way->out)
+            continue;
+        if (skip == PTX_NO_REG && (skip = ptx_label_new(s->j->f, "GCOPY")) == UINT32_MAX)
+            return rw_site_nomem(s->j);
+        r = rw_emit_bra(s->j, skip, i->pred, way->taken != (bool)i->pred_neg);
+    }
+    if (r == 0 && !ptx_append(s->j->f, *b->copy))
+        r = rw_site_nomem(s->j);
+    return r == 0 && skip != PTX_NO_REG ? rw_emit_label(s->j, skip) : r;
+}
+
+/* Emit: all of the group have read the box, before anybody or a copy overwrites it. */
+static int emit_end(struct rw_site *s, const struct box *b)
+{
+    struct rw_join *j = s->j;
+    const struct ptx_inst *i = &s->host[b->d->barrier];
+    int r = rw_emit(j, "fence.proxy.async.shared::cta;");
+    if (r < 0)
+        return r;
+    if (i->nopnd == 1)
+        return rw_emit(j, "barrier.sync %u; bar.warp.sync -1;", (unsigned)i->opnd[0].bits);
+    if (i->opnd[0].kind == PTX_O_REG)
+        return rw_emit(j, "barrier.sync %s, %u; bar.warp.sync -1;", rw_rname(j, i->opnd[0].reg), b->d->group);
+    return rw_emit(j, "barrier.sync %u, %u; bar.warp.sync -1;", (unsigned)i->opnd[0].bits, b->d->group);
+}
+
 int rw_staged_emit(struct rw_site *s, const struct ptx_inst *i, uint32_t inst)
 {
     struct rw_join *j = s->j;
@@ -310,9 +350,9 @@ int rw_staged_emit(struct rw_site *s, const struct ptx_inst *i, uint32_t inst)
     uint32_t end = ptx_label_new(j->f, "GBOXEND"), over = PTX_NO_REG;
     while (b.d->inst != inst)
         b.d++;
-    if (end == UINT32_MAX || (n->keep_store && !ptx_append(j->f, *i)))
-        return rw_site_nomem(j);
-    int r = make_registers(s, &b);
+    int r = end == UINT32_MAX ? rw_site_nomem(j) : n->keep_store ? emit_copy(s, &b) : 0;
+    if (r < 0 || (r = make_registers(s, &b)) < 0)
+        return r;
     if (r == 0 && (r = emit_none(s, &b, end)) == 0 && (r = emit_begin(s, &b)) == 0 && !b.d->whole)
         r = (over = ptx_label_new(j->f, "GOVER")) == UINT32_MAX ? rw_site_nomem(j) : emit_over(s, &b, over);
     b.inside = true;
@@ -321,7 +361,7 @@ int rw_staged_emit(struct rw_site *s, const struct ptx_inst *i, uint32_t inst)
     b.inside = false;
     if (r == 0 && !b.d->whole && (r = rw_emit_bra(j, end, PTX_NO_REG, false)) == 0 && (r = rw_emit_label(j, over)) == 0)
         r = emit_rounds(s, &b);
-    if (r < 0 || (r = rw_emit_label(j, end)) < 0)
-        return r;
-    return rw_emit(j, "fence.proxy.async.shared::cta; barrier.sync %u; bar.warp.sync -1;", b.d->barrier);
+    if (r == 0)
+        r = rw_emit_label(j, end);
+    return r == 0 ? emit_end(s, &b) : r;
 }

@@ -13,25 +13,28 @@
  * the copy does, and the guest's text stands behind what they read (staged-text.c).
  *
  *   who       the copy's predicate is a conjunction (and.pred) of an election and predicates that are the same for all
- *             threads, or made of the thread's number alone. The latter, evaluated for each thread, and the election
- *             say which warps make the copy: warps 0 … 2^k - 1, each once
+ *             threads, or made of the thread's number alone; so are branches between barrier and copy. The latter,
+ *             evaluated for each thread, and the election say which warps make the copy: warps 0 … 2^k - 1, each once
  *   what      coordinates and shared address hang on no bit of the thread's number but the k low ones of the warp's
  *             (emit/warps.c). So warp w has in its registers what warp w mod 2^k gives to the copy
- *   when      a barrier of the whole block stands before the copy, in one run of instructions, and between the two
- *             nothing writes shared memory or waits for what does. Any lane may be elected, so what is there for one is
- *             there for all. Behind the text comes the barrier again: nobody overwrites what another thread still reads
+ *   when      a barrier stands before the copy, of the whole block or of a group of its threads (staged-way.c), and
+ *             between the two nothing writes shared memory or waits for what does. Any lane may be elected, so what is
+ *             there for one is there for all. Behind the text comes the barrier again: nobody overwrites what another
+ *             thread still reads. Where it is a group's, "all threads" are those of the group
  *   once      an element may be copied again in a later round: then it is computed again, behind a barrier, and the
  *             last one stays. So the guest must read nothing that it writes (map.c)
  *   aligned   a unit of the guest does not lie across two places: the first coordinate's low bits are known to be 0
  *   outside   a box that overhangs its tensor: what is outside is no element (staged-text.c asks, where a box is not
  *             known to be inside or outside as a whole)
  *
- * Not here: copies that a branch leads to (CUTLASS elects by `if`), barriers of some of the warps, reductions, im2col,
- * swizzles other than of 16-byte atoms, elements of a byte.
+ * Not here: reductions, im2col, swizzles other than of 16-byte atoms, elements of a byte.
  */
 #include "rewrite/inline/inline-priv.h"
 
+#include <string.h>
+
 #include "base/subject.h"
+#include "ptx/flow.h"
 #include "ptx/tensormap.h"
 #include "rewrite/emit/warps.h"
 
@@ -68,13 +71,24 @@ static bool layout(struct rw_staged *s, uint32_t elem)
     return s->row % 16 == 0 && s->row && s->rows && (uint64_t)s->pitch * s->rows <= 1 << 20;
 }
 
-static bool is_store_of_map(const struct ptx_inst *i)
+bool rw_staged_is_store(const struct ptx_inst *i)
 {
     enum ptx_mod mode = ptx_mod_of(i, PTX_MC_TILE);
     return i->op == PTX_OP_CP_ASYNC_BULK_TENSOR && i->space == PTX_GLOBAL &&
            (mode == PTX_M_NONE || mode == PTX_M_TILE) && i->nopnd >= 2 && i->opnd[0].kind == PTX_O_ADDR &&
            i->opnd[0].base_kind == PTX_O_REG && i->opnd[1].kind == PTX_O_ADDR && i->opnd[1].base_kind != PTX_O_NONE;
 }
+
+/* ---- which warps ------------------------------------------------------------------------------------------------- */
+
+struct who {
+    struct leaf { /* predicates made of thread numbers alone: those who make the copy have `sense` */
+        uint32_t reg;
+        bool sense;
+    } leaf[RW_STAGED_GUARDS + RW_STAGED_WAYS];
+    unsigned nleaf;
+    bool elected, lost;
+};
 
 /* One run of instructions leads through it. */
 static bool runs_on(const struct ptx_inst *i)
@@ -84,63 +98,13 @@ static bool runs_on(const struct ptx_inst *i)
            (i->op == PTX_OP_PRAGMA || !(ptx_op_info(i->op)->flags & (PTX_F_BRANCH | PTX_F_TERMINATOR | PTX_F_CALL)));
 }
 
-/* Does the instruction leave shared memory as it is, and let nothing count as written that was under way at the
- * barrier? A wait (for cp.async, an mbarrier) makes bytes visible to the threads that wait. */
-static bool leaves_shared(const struct ptx_inst *i)
+/* All threads of the group have the same. */
+static bool staged_alike(const struct rw_warps *w, const struct rw_staged *s, uint32_t reg)
 {
-    const unsigned may = PTX_F_WRITES | PTX_F_ATOMIC | PTX_F_SIDE | PTX_F_BARRIER;
-    switch (i->op) {
-    case PTX_OP_PRAGMA:
-    case PTX_OP_FENCE:
-    case PTX_OP_FENCE_PROXY:
-    case PTX_OP_BAR_WARP_SYNC:
-    case PTX_OP_CP_ASYNC_BULK_COMMIT:
-    case PTX_OP_CP_ASYNC_BULK_WAIT: return true; /* copies from shared memory */
-    case PTX_OP_CP_ASYNC_BULK_TENSOR: return is_store_of_map(i);
-    case PTX_OP_ST: return i->space == PTX_GLOBAL;
-    case PTX_OP_LD:
-    case PTX_OP_ELECT:
-    case PTX_OP_SHFL: return true;
-    default: return !(ptx_op_info(i->op)->flags & (may | PTX_F_READS | PTX_F_CONVERGENT));
-    }
+    struct ptx_opnd o = {.kind = PTX_O_REG, .comp = -1, .reg = reg};
+    struct rw_spread x = rw_warps_of(w, &o);
+    return !x.any && !(x.bits & rw_staged_apart(s));
 }
-
-static bool is_whole_barrier(const struct ptx_inst *i)
-{
-    return (i->op == PTX_OP_BAR_SYNC || i->op == PTX_OP_BARRIER_SYNC) && i->nopnd == 1 && i->pred == PTX_NO_REG &&
-           i->opnd[0].kind == PTX_O_IMM && i->opnd[0].bits < 16;
-}
-
-static void find_barrier(const struct rw_inline *n, struct rw_staged *s, struct rw_refusals *no)
-{
-    const struct rw_body *b = n->body[n->host];
-    uint32_t k = s->inst;
-    while (k-- && runs_on(&b->f->inst[k]) && !is_whole_barrier(&b->f->inst[k]))
-        if (!leaves_shared(&b->f->inst[k])) {
-            rw_no(no, RW_NO_staged_still,
-                  "`%s` of " DT_LAUNCH
-                  " (PTX line %u) may change shared memory behind the last barrier before a copy of it",
-                  ptx_op_info(b->f->inst[k].op)->mnemonic, n->name[n->host], b->f->inst[k].line);
-            return;
-        }
-    if (k != UINT32_MAX && is_whole_barrier(&b->f->inst[k]))
-        s->barrier = (uint8_t)b->f->inst[k].opnd[0].bits;
-    else
-        rw_no(no, RW_NO_staged_still,
-              "no barrier of the block stands in " DT_LAUNCH " right before a copy from shared memory (PTX line %u)",
-              n->name[n->host], b->f->inst[s->inst].line);
-    if (b->find[RW_BARRIER_VARYING].set)
-        rw_no(no, RW_NO_staged_still, "some threads of " DT_LAUNCH " may not come to a barrier (PTX line %u)",
-              n->name[n->host], b->find[RW_BARRIER_VARYING].line);
-}
-
-/* ---- which warps ------------------------------------------------------------------------------------------------- */
-
-struct who {
-    uint32_t leaf[RW_STAGED_GUARDS]; /* predicates made of thread numbers alone */
-    unsigned nleaf;
-    bool elected, lost;
-};
 
 /* In the run of instructions that leads to the copy? */
 static bool right_before(const struct rw_inline *n, const struct rw_staged *s, uint32_t at)
@@ -169,8 +133,6 @@ static void conjuncts(const struct rw_inline *n, const struct rw_warps *w, struc
     uint32_t at = rw_warps_def(w, reg);
     const struct ptx_inst *i = at == UINT32_MAX ? NULL : &f->inst[at];
     bool near = i && right_before(n, s, at);
-    struct ptx_opnd o = {.kind = PTX_O_REG, .comp = -1, .reg = reg};
-    struct rw_spread x = rw_warps_of(w, &o);
     uint64_t v;
     if (near && elects_one(i, reg) && !p->elected) {
         p->elected = true;
@@ -183,28 +145,49 @@ static void conjuncts(const struct rw_inline *n, const struct rw_warps *w, struc
             p->lost |= d == UINT32_MAX || (d > at && d < s->inst);
             conjuncts(n, w, s, p, (struct rw_staged_guard){at, k}, deep + 1);
         }
-    } else if (!x.any && !x.bits && s->nguard < RW_STAGED_GUARDS) {
+    } else if (staged_alike(w, s, reg) && s->nguard < RW_STAGED_GUARDS) {
         s->guard[s->nguard++] = use;
     } else if (rw_warps_value(w, reg, 0, &v) && p->nleaf < RW_STAGED_GUARDS) {
-        p->leaf[p->nleaf++] = reg;
+        p->leaf[p->nleaf++] = (struct leaf){reg, true};
     } else {
         p->lost = true;
     }
 }
 
-/* The warps that make the copy are the first ones, a power of two of them. False: they are not. */
-static bool find_warps(const struct rw_inline *n, const struct rw_warps *w, struct rw_staged *s, const struct who *p)
+/* A branch on the way to the copy: all of the group go on, or none; or some threads do. */
+static void ask_way(const struct rw_inline *n, const struct rw_warps *w, const struct rw_staged *s, struct who *p,
+                    struct rw_staged_way *way)
 {
-    uint32_t threads = n->body[n->host]->threads, warps = threads / 32, first = 0;
+    const struct ptx_inst *i = &n->body[n->host]->f->inst[way->inst];
+    bool sense, on = way->taken != (bool)i->pred_neg; /* who goes on has the predicate so */
+    uint64_t v;
+    if (staged_alike(w, s, i->pred))
+        return;
+    way->out = true;
+    if (rw_staged_elected(n, w, i->pred, &sense)) {
+        p->lost |= p->elected || sense != on;
+        p->elected = true;
+    } else if (rw_warps_value(w, i->pred, 0, &v)) {
+        p->leaf[p->nleaf++] = (struct leaf){i->pred, on};
+    } else {
+        p->lost = true;
+    }
+}
+
+/* The warps that make the copy are the first ones of the group that begins at thread `from`, a power of two of them.
+ * False: they are not. */
+static bool find_warps(const struct rw_warps *w, struct rw_staged *s, uint32_t from, const struct who *p)
+{
+    uint32_t warps = s->group / 32, first = 0;
     for (uint32_t k = 0; k < warps; k++) {
         unsigned on = 0;
-        for (uint32_t t = 32 * k; t < 32 * k + 32; t++) {
+        for (uint32_t t = from + 32 * k; t < from + 32 * k + 32; t++) {
             bool all = true;
             for (unsigned q = 0; q < p->nleaf && all; q++) {
                 uint64_t v;
-                if (!rw_warps_value(w, p->leaf[q], t, &v))
+                if (!rw_warps_value(w, p->leaf[q].reg, t, &v))
                     return false;
-                all = v & 1;
+                all = (v & 1) == p->leaf[q].sense;
             }
             on += all;
         }
@@ -214,8 +197,9 @@ static bool find_warps(const struct rw_inline *n, const struct rw_warps *w, stru
             return false;
         first += on != 0;
     }
+    bool same = !s->warps || s->warps == first;
     s->warps = first;
-    return first && (first & (first - 1)) == 0 && warps % first == 0;
+    return same && first && (first & (first - 1)) == 0 && warps % first == 0 && from % (32 * first) == 0;
 }
 
 static void find_who(const struct rw_inline *n, const struct rw_warps *w, struct rw_staged *s, struct rw_refusals *no)
@@ -223,13 +207,17 @@ static void find_who(const struct rw_inline *n, const struct rw_warps *w, struct
     const struct rw_body *b = n->body[n->host];
     const struct ptx_inst *i = &b->f->inst[s->inst];
     struct who p = {.nleaf = 0};
-    if (b->block[1] != 1 || b->block[2] != 1 || b->threads % 32)
+    if (b->block[1] != 1 || b->block[2] != 1 || s->group % 32)
         p.lost = true;
-    else if (i->pred == PTX_NO_REG || i->pred_neg)
+    else if (i->pred_neg || (i->pred == PTX_NO_REG && !s->nway))
         p.lost = true;
-    else
+    else if (i->pred != PTX_NO_REG)
         conjuncts(n, w, s, &p, (struct rw_staged_guard){s->inst, 0}, 0);
-    if (p.lost || !find_warps(n, w, s, &p)) {
+    for (unsigned k = 0; k < s->nway; k++)
+        ask_way(n, w, s, &p, &s->way[k]);
+    for (unsigned k = 0; k < s->ngroup && !p.lost; k++)
+        p.lost = !find_warps(w, s, s->start[k], &p);
+    if (p.lost) {
         s->warps = 1;
         rw_no(no, RW_NO_staged_box,
               "which threads of " DT_LAUNCH
@@ -243,12 +231,12 @@ static void find_who(const struct rw_inline *n, const struct rw_warps *w, struct
 static void find_what(const struct rw_inline *n, const struct rw_warps *w, struct rw_staged *s, struct rw_refusals *no)
 {
     const struct ptx_inst *i = &n->body[n->host]->f->inst[s->inst];
-    uint32_t may = (s->warps - 1) << 5, unit = n->unit * n->elem;
+    uint32_t apart = rw_staged_apart(s) & ~((s->warps - 1) << 5), unit = n->unit * n->elem;
     s->whole = true;
     for (unsigned d = 0; d <= s->map->rank; d++) {
         bool place = d == s->map->rank;
         struct rw_spread x = rw_warps_of(w, place ? &i->opnd[1] : &i->opnd[0].elem[d]);
-        if (x.any || (x.bits & ~may))
+        if (x.any || (x.bits & apart))
             rw_no(no, RW_NO_staged_box,
                   "%s of a copy from shared memory in " DT_LAUNCH " (PTX line %u) is not one that all its warps know",
                   place ? "the address" : "a coordinate", n->name[n->host], i->line);
@@ -295,7 +283,7 @@ void rw_inline_staged_sites(struct rw_inline *n, struct rw_refusals *no)
         if (!(m & (n->args[0] | RW_PROV_OTHER)))
             continue;
         uint64_t map = m & ~RW_PROV_LOCAL;
-        if (!is_store_of_map(i) || (map & ~n->args[0]) || (map & (map - 1))) {
+        if (!rw_staged_is_store(i) || (map & ~n->args[0]) || (map & (map - 1))) {
             rw_no(no, RW_NO_plain_sites, DT_LAUNCH " touches it by `%s` (PTX line %u)", name,
                   i->op == PTX_OP_OPAQUE ? "?" : ptx_op_info(i->op)->mnemonic, i->line);
             continue;
@@ -328,14 +316,60 @@ void rw_inline_staged_units(struct rw_inline *n, struct rw_refusals *no)
         n->unit /= 2;
 }
 
+/* What registers hang on where the branches out[…] are not there. */
+static int warps_without(const struct rw_inline *n, struct dt_arena *a, const bool *out, struct rw_warps **w,
+                         struct dt_err *e)
+{
+    bool *mine = dt_new_array(a, bool, n->body[0]->f->ninst + 1);
+    if (!mine)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    memcpy(mine, out, n->body[0]->f->ninst * sizeof *mine);
+    return rw_warps_new(a, n->body[0], mine, w, e);
+}
+
+static int find_one(struct rw_inline *n, const struct ptx_cfg *cfg, const struct rw_warps *all, struct rw_staged *s,
+                    struct rw_refusals *no, struct dt_arena *a, struct dt_err *e)
+{
+    struct rw_warps *w = (struct rw_warps *)(uintptr_t)all;
+    bool *out = dt_new_array(a, bool, n->body[0]->f->ninst + 1), some = false;
+    int r = out ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    rw_staged_find_barrier(n, cfg, s, no);
+    if (!no->any)
+        rw_staged_find_group(n, cfg, w, s, no);
+    for (unsigned q = 0; q < s->nbefore && r == 0; q++)
+        out[s->before[q]] = true;
+    if (r == 0 && s->nbefore && !no->any)
+        r = warps_without(n, a, out, &w, e);
+    if (r == 0 && !no->any)
+        rw_staged_check_group(n, cfg, w, s, no);
+    if (r == 0 && !no->any)
+        find_who(n, w, s, no);
+    for (unsigned q = 0; q < s->nway && r == 0; q++)
+        some |= out[s->way[q].inst] |= s->way[q].out;
+    if (r == 0 && some && !no->any) /* as registers are where all of the group go these ways */
+        r = warps_without(n, a, out, &w, e);
+    if (r == 0 && !no->any)
+        find_what(n, w, s, no);
+    return r;
+}
+
 int rw_inline_staged(struct rw_inline *n, struct rw_refusals *no, struct dt_arena *a, struct dt_err *e)
 {
+    struct ptx_cfg cfg;
     struct rw_warps *w = NULL;
-    int r = rw_warps_new(a, n->body[0], &w, e);
-    for (unsigned k = 0; k < n->nstaged && r == 0; k++) {
-        find_barrier(n, &n->staged[k], no);
-        find_who(n, w, &n->staged[k], no);
-        find_what(n, w, &n->staged[k], no);
+    bool some = false;
+    int r = ptx_cfg_build(n->body[0]->f, &cfg, e);
+    if (r < 0)
+        return r;
+    r = rw_warps_new(a, n->body[0], NULL, &w, e);
+    for (unsigned k = 0; k < n->nstaged && r == 0 && !no->any; k++) {
+        struct rw_staged *s = &n->staged[k];
+        r = find_one(n, &cfg, w, s, no, a, e);
+        for (unsigned q = 0; q < s->nway; q++)
+            some |= s->way[q].out;
     }
+    if (r == 0 && some && !no->any)
+        r = rw_staged_check_ways(n, &cfg, no, e);
+    ptx_cfg_done(&cfg);
     return r;
 }

@@ -11,9 +11,8 @@
 #include "softgpu/check/check.h"
 
 /* ---- knowledge. A vector has two entries a thread of a block: the thread, and what copies asynchronously for it
- * (thread number + threads); behind them one for each warpgroup, what wgmma reads for it, so far from the next one as
- * those of two warps are (sg_clock_entry). The value is a stamp: all accesses of that thread up to it happened before.
- * Stamps come from one counter, sg_check.now. ------ */
+ * (thread number + threads); behind them one a warpgroup, its wgmma (sg_vec_group()). The value is a stamp: all
+ * accesses of that thread up to it happened before. Stamps come from one counter, sg_check.now. ------ */
 struct sg_vec {
     uint32_t refs;
     struct sg_vec *next; /* of the free list */
@@ -37,7 +36,8 @@ struct sg_check_thread {
      * what strong reads met since */
     struct sg_clock fence[2], pending[2];
     uint32_t fence_at[2];
-    uint32_t async, products; /* its own copies, and wgmmas of its warpgroup, up to here are done */
+    uint32_t async;                                 /* its own copies up to here are done */
+    uint32_t group;                                 /* and its warpgroup's wgmma up to here */
     uint32_t commit[3][SG_COPY_GROUPS], ncommit[3]; /* enum sg_copies: stamps of the last groups */
 };
 
@@ -107,6 +107,12 @@ struct sg_check {
     uint64_t used; /* bytes of pages */
 };
 
+/* In vectors: the wgmma of thread t's warpgroup. */
+static inline uint32_t sg_vec_group(const struct sg_check *k, uint32_t t)
+{
+    return 2 * k->threads + t / (4 * SG_LANES);
+}
+
 /* ---- check.c ----------------------------------------------------------------------------------------------------- */
 bool sg_check_nomem(struct sg_warp *w, const struct sg_op *op);
 /* A finding: the fault of the launch, with its kind, and the other thread if there is one. Returns false. */
@@ -130,9 +136,6 @@ void sg_cells_clear(struct sg_cells *c); /* forget all accesses */
 void sg_cells_done(struct sg_check *k, struct sg_cells *c);
 
 /* ---- clock.c ----------------------------------------------------------------------------------------------------- */
-/* Whose entry an access of thread t is (sem: enum sg_sem), and the thread that an entry is called by. */
-uint32_t sg_clock_entry(const struct sg_check *k, uint32_t t, unsigned sem);
-uint32_t sg_clock_thread(const struct sg_check *k, uint32_t entry);
 /* Did the access of `e` happen before what thread `t` of b does now? */
 bool sg_ordered(const struct sg_check *k, const struct sg_check_block *b, uint32_t t, const struct sg_entry *e);
 void sg_clock_drop(struct sg_check *k, struct sg_clock *c);

@@ -248,7 +248,8 @@ bool sg_check_report(struct sg_warp *w, const struct sg_op *op, unsigned lane, c
         check_describe(w, op, x->at, place, sizeof place);
     if (e) {
         const struct sg_launch *l = w->wk->run->l;
-        uint32_t t = sg_clock_thread(w->wk->check, e->thread), b = e->block - 1;
+        uint32_t of = w->wk->check->threads, b = e->block - 1;
+        uint32_t t = e->thread >= 2 * of ? (e->thread - 2 * of) * 4 * SG_LANES : e->thread % of;
         struct dt_str s = {0};
         block[0] = b % l->grid[0], block[1] = b / l->grid[0] % l->grid[1], block[2] = b / l->grid[0] / l->grid[1];
         thread[0] = t % l->block[0], thread[1] = t / l->block[0] % l->block[1],
@@ -389,7 +390,7 @@ void sg_check_fresh(struct sg_warp *w, const uint8_t *at, uint64_t bytes)
 
 bool sg_check_wgmma(struct sg_warp *w, const struct sg_op *op, const uint8_t *at, uint32_t n)
 {
-    return check_one(w, op, 0, at, n, SG_READ, SG_SEM_WARPS, true);
+    return check_one(w, op, 0, at, n, SG_READ, SG_SEM_GROUP, true);
 }
 
 bool sg_check_same_place(struct sg_warp *w, const struct sg_op *op, unsigned lane, unsigned other, uint8_t *at,

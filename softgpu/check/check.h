@@ -28,8 +28,8 @@ enum sg_sem {
     SG_SEM_CTA = 8,
     SG_SEM_ASYNC = 16,
     SG_SEM_MBARRIER = 32,
-    SG_SEM_SAME = 64, /* a write of the bytes that are there already */
-    SG_SEM_WARPS = 128 /* by wgmma, for the four warps together */
+    SG_SEM_SAME = 64,  /* a write of the bytes that are there already */
+    SG_SEM_GROUP = 128 /* by a wgmma: of the warpgroup */
 };
 
 /* The lanes of `mask` access `bytes` at the host addresses `at`. False: a fault was set. */

@@ -14,7 +14,8 @@
  *     atomics               keep what lies in their location (a release sequence); a strong store replaces it
  *     mbarrier              arrivals before waits that are over; complete_tx of a bulk copy: the copied bytes only
  *     cp.async, bulk        done for their own thread at wait_group, for others by a barrier or an mbarrier after it
- *     wgmma                 done for each thread of the warpgroup at its own wait_group
+ *     wgmma                 is one operation of its warpgroup: done, the part of all four warps, for each thread of the
+ *                           group at its own wait_group
  *
  * Scope .cta reaches threads of the same block only. Not here: proxies (fence.proxy.async), kernels that run beside
  * each other.
@@ -26,25 +27,7 @@
 
 #include "base/alloc.h"
 
-#define GROUP (4 * SG_LANES) /* threads of a warpgroup */
-
-static size_t length(const struct sg_check *k)
-{
-    return 2 * (size_t)k->threads + (size_t)(k->threads + GROUP - 1) / GROUP * SG_LANES;
-}
-
-/* Of the warpgroup that thread t is in. */
-static uint32_t group_entry(const struct sg_check *k, uint32_t t) { return 2 * k->threads + t / GROUP * SG_LANES; }
-
-uint32_t sg_clock_entry(const struct sg_check *k, uint32_t t, unsigned sem)
-{
-    return sem & SG_SEM_WARPS ? group_entry(k, t) : t + (sem & SG_SEM_ASYNC ? k->threads : 0);
-}
-
-uint32_t sg_clock_thread(const struct sg_check *k, uint32_t entry)
-{
-    return entry >= 2 * k->threads ? (entry - 2 * k->threads) / SG_LANES * GROUP : entry % k->threads;
-}
+static size_t length(const struct sg_check *k) { return sg_vec_group(k, k->threads - 1) + 1; }
 
 /* ---- vectors ----------------------------------------------------------------------------------------------------- */
 static struct sg_vec *vec_ref(struct sg_vec *v)
@@ -205,25 +188,24 @@ static bool clock_join(struct sg_check *k, struct sg_clock *to, const struct sg_
     return vec_join(k, &to->vec, from->vec) && far_join(k, &to->far, from->far, 0);
 }
 
-static void at_least(uint32_t *v, uint32_t stamp) { *v = *v < stamp ? stamp : *v; }
+static void raise(uint32_t *at, uint32_t stamp)
+{
+    if (*at < stamp)
+        *at = stamp;
+}
 
-/* All that thread t did up to `stamp`, when it knew `c`, joined into `to`. */
-static bool contribute_then(struct sg_check *k, struct sg_clock *to, const struct sg_clock *c, uint32_t t,
-                            uint32_t stamp)
+/* All that thread t did and knew up to `stamp`, where `c` is what it knew, joined into `to`; th: and what it has waited
+ * for. */
+static bool contribute(struct sg_check *k, struct sg_clock *to, const struct sg_clock *c, uint32_t t,
+                       const struct sg_check_thread *th, uint32_t stamp)
 {
     if (!clock_join(k, to, c) || !vec_own(k, &to->vec))
         return false;
-    at_least(&to->vec->v[t], stamp);
-    return true;
-}
-
-/* All that thread t did and knew up to now, what was done for it included. */
-static bool contribute(struct sg_check *k, struct sg_clock *to, const struct sg_check_thread *th, uint32_t t)
-{
-    if (!contribute_then(k, to, &th->known, t, k->now))
-        return false;
-    at_least(&to->vec->v[t + k->threads], th->async);
-    at_least(&to->vec->v[group_entry(k, t)], th->products);
+    raise(&to->vec->v[t], stamp);
+    if (th) {
+        raise(&to->vec->v[t + k->threads], th->async);
+        raise(&to->vec->v[sg_vec_group(k, t)], th->group);
+    }
     return true;
 }
 
@@ -245,7 +227,7 @@ bool sg_ordered(const struct sg_check *k, const struct sg_check_block *b, uint32
         return v && v->v[e->thread] >= e->stamp;
     }
     if (e->thread == t || (e->thread == t + k->threads && th->async >= e->stamp) ||
-        (e->thread == group_entry(k, t) && th->products >= e->stamp))
+        (e->thread == sg_vec_group(k, t) && th->group >= e->stamp))
         return true;
     return th->known.vec && th->known.vec->v[e->thread] >= e->stamp;
 }
@@ -269,7 +251,7 @@ static bool contribute_lanes(struct sg_warp *w, struct sg_clock *to, uint32_t ma
     for (uint32_t m = mask; m; m &= m - 1) {
         uint32_t t = w->index * SG_LANES + (uint32_t)__builtin_ctz(m);
         const struct sg_check_thread *th = &w->blk->check->thread[t];
-        if (!contribute(k, to, th, t))
+        if (!contribute(k, to, &th->known, t, th, k->now))
             return false;
     }
     return true;
@@ -400,9 +382,9 @@ bool sg_clock_strong(struct sg_warp *w, const struct sg_op *op, unsigned lane, u
             continue;
         struct sg_clock c = {NULL, NULL};
         if (release)
-            ok = contribute(k, &c, th, t);
+            ok = contribute(k, &c, &th->known, t, th, k->now);
         else if (th->fence_at[all])
-            ok = contribute_then(k, &c, &th->fence[all], t, th->fence_at[all]);
+            ok = contribute(k, &c, &th->fence[all], t, NULL, th->fence_at[all]);
         if (how == SG_WRITE && s)
             sg_clock_drop(k, &s->clock);
         if (ok && c.vec)
@@ -424,18 +406,16 @@ static bool fence(struct sg_check *k, struct sg_check_thread *th, uint32_t t, bo
     }
     for (int all = 0; all < (cta ? 1 : 2); all++) {
         sg_clock_drop(k, &th->fence[all]);
-        if (!contribute(k, &th->fence[all], th, t))
+        if (!contribute(k, &th->fence[all], &th->known, t, th, k->now))
             return false;
         th->fence_at[all] = k->now;
     }
     return true;
 }
 
-/* A product is its warpgroup's: that it is done for one of the four warps is that it is done (CUTLASS has one thread
- * that arrives at an mbarrier for the group). */
 static void done_up_to(struct sg_check_thread *th, unsigned ring, uint32_t stamp)
 {
-    at_least(ring == SG_BY_WGMMA ? &th->products : &th->async, stamp);
+    raise(ring == SG_BY_WGMMA ? &th->group : &th->async, stamp);
 }
 
 /* imm: groups that may stay open; type: enum sg_copies, for fences 1 where the scope is .cta */
@@ -474,7 +454,7 @@ static bool knows(const struct sg_check *k, const struct sg_check_thread *th, ui
     const struct sg_vec *v = th->known.vec;
     for (size_t i = 0; c->vec && i < length(k); i++)
         if (c->vec->v[i] > (v ? v->v[i] : 0) && i != t && !(i == t + k->threads && c->vec->v[i] <= th->async) &&
-            !(i == group_entry(k, t) && c->vec->v[i] <= th->products))
+            !(i == sg_vec_group(k, t) && c->vec->v[i] <= th->group))
             return false;
     return true;
 }
@@ -529,7 +509,7 @@ bool sg_clock_mbarrier(struct sg_warp *w, const struct sg_op *op, unsigned lane,
     if (ok && k->modes & SG_CHECK_PHASES && !phases(w, op, lane, at, s, what))
         return false;
     switch (ok ? (int)what : -1) {
-    case SG_ME_ARRIVE: ok = contribute(k, &c, th, t); break;
+    case SG_ME_ARRIVE: ok = contribute(k, &c, &th->known, t, th, k->now); break;
     case SG_ME_ASYNC:
         if ((ok = vec_own(k, &c.vec)))
             c.vec->v[t + k->threads] = k->now;

@@ -113,6 +113,12 @@ static void keep_write(struct sg_cell *c, const struct sg_entry *me)
     c->w = *me;
 }
 
+/* The warp that made the access, or whose copy it is; each warpgroup is one more, of its wgmma. */
+static uint32_t warp_of(const struct sg_check *k, const struct sg_entry *e)
+{
+    return e->thread < 2 * k->threads ? e->thread / SG_LANES : e->thread;
+}
+
 /* Keep `me` as a reader: in place of what it follows, in an empty slot, or so that the three are of different warps and
  * blocks. */
 static void keep_reader(const struct sg_check *k, const struct sg_check_block *b, uint32_t t, struct sg_cell *c,
@@ -126,7 +132,7 @@ static void keep_reader(const struct sg_check *k, const struct sg_check_block *b
             *r = *me;
             return;
         }
-        if (r->block == me->block && r->thread / SG_LANES == me->thread / SG_LANES)
+        if (r->block == me->block && warp_of(k, r) == warp_of(k, me))
             near = i;
     }
     if (near >= 0)
@@ -134,7 +140,7 @@ static void keep_reader(const struct sg_check *k, const struct sg_check_block *b
     for (int i = 0; i < SG_READERS; i++)
         for (int j = i + 1; j < SG_READERS; j++)
             if (c->r[i].block == c->r[j].block &&
-                (c->r[i].block != me->block || c->r[i].thread / SG_LANES == c->r[j].thread / SG_LANES)) {
+                (c->r[i].block != me->block || warp_of(k, &c->r[i]) == warp_of(k, &c->r[j]))) {
                 c->r[j] = *me;
                 return;
             }
@@ -166,8 +172,8 @@ bool sg_race_access(struct sg_warp *w, const struct sg_op *op, unsigned lane, st
     uint32_t t = w->index * SG_LANES + lane;
     if (how == SG_ATOMIC)
         sem |= SG_SEM_STRONG;
-    const struct sg_entry me = {b->id, k->now, (uint16_t)sg_clock_entry(k, t, sem),
-                                (uint16_t)(sem & (SG_SEM_STRONG | SG_SEM_CTA)), op->src};
+    uint32_t by = sem & SG_SEM_GROUP ? sg_vec_group(k, t) : sem & SG_SEM_ASYNC ? t + k->threads : t;
+    const struct sg_entry me = {b->id, k->now, (uint16_t)by, (uint16_t)(sem & (SG_SEM_STRONG | SG_SEM_CTA)), op->src};
     unsigned unit = (unsigned)(addr | bytes) & (0u - (unsigned)(addr | bytes)), shift = unit >= 4   ? 2
                                                                                         : unit >= 2 ? 1
                                                                                                     : 0;

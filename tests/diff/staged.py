@@ -19,8 +19,9 @@ from plans import Planner  # noqa: E402
 
 # CUtensorMapDataType, bytes
 TYPES = {"u8": (0, 1), "ftz": (10, 4), "u16": (1, 2), "f16": (6, 2), "f32": (7, 4), "u64": (4, 8)}
-REGISTERS = [("pred", "done in one first some q do own both"), ("b64", "x map p"),
-             ("b32", "t tile grid w lane tiles stage mine a b e f g c0 c1 c2 from v k s")]
+REGISTERS = [("pred", "done in one first some q do own both there not leave away"), ("b64", "x map p"),
+             ("b32", "t tile grid w lane tiles stage mine a b e f g c0 c1 c2 from v k s role zero number is me warp "
+              "raw")]
 SPAN = [0, 32, 64, 128]
 GUESTS = r"""
 #define I int i = blockIdx.x * blockDim.x + threadIdx.x
@@ -51,12 +52,15 @@ def host(c):
     for d in c["box"][1:]:
         rows *= d
     words = c["warps"] * rows * pitch // 4
-    lines = ["mov.u32 $t, $tid.x;", "mov.u32 $tile, $ctaid.x;", "mov.u32 $grid, $nctaid.x;", "shr.u32 $w, $t, 5;",
-             "and.b32 $lane, $t, 31;", "shfl.sync.idx.b32 $w, $w, 0, 31, -1;" if c["shfl"] else "",
+    first, group, groups = c["group"] or (0, c["threads"], 1)
+    lines = ["mov.u32 $tile, $ctaid.x;", "mov.u32 $grid, $nctaid.x;"]
+    lines += roles(c, first, group, groups, words) if c["group"] else ["mov.u32 $t, $tid.x;", "shr.u32 $w, $t, 5;"]
+    lines += ["and.b32 $lane, $t, 31;", "shfl.sync.idx.b32 $w, $w, 0, 31, -1;" if c["shfl"] else "",
              "ld.param.u64 $x, [x];", "cvta.to.global.u64 $x, $x;", "ld.param.u32 $tiles, [tiles];",
-             "mov.b64 $map, map;", "cvta.param.u64 $map, $map;", "mov.u32 $stage, stage;",
-             "rem.u32 $mine, $w, 3;" if c["warps"] == 3 else "and.b32 $mine, $w, %d;" % (c["warps"] - 1),
-             "elect.sync _|$one, -1;" if c["who"] == "before" else "",
+             "mov.b64 $map, map;", "cvta.param.u64 $map, $map;", "" if c["group"] else "mov.u32 $stage, stage;",
+             {1: "mov.u32 $mine, 0;", 3: "rem.u32 $mine, $w, 3;"}.get(c["warps"], "and.b32 $mine, $w, %d;" %
+                                                                      (c["warps"] - 1)),
+             "elect.sync _|$one, -1;" if c["who"].endswith("before") else "",
              "LOOP:", "setp.ge.u32 $done, $tile, $tiles;", "@$done bra DONE;",
              "rem.u32 $e, $tile, %d;" % c["across"], "div.u32 $b, $tile, %d;" % c["across"],
              "mad.lo.u32 $a, $e, %d, $mine;" % c["warps"],
@@ -65,9 +69,9 @@ def host(c):
              "mul.lo.u32 $c1, $f, %d;" % c["box"][1],
              "mul.lo.u32 $c2, $g, %d;" % c["box"][2] if len(c["box"]) > 2 else "",
              "mad.lo.u32 $from, $mine, %d, $stage;" % (rows * pitch), c["coordinates"],
-             "cp.async.bulk.wait_group.read 0;", "bar.sync 0;"]
-    for k in range(0, words, c["threads"]):
-        inside = words - k >= c["threads"]
+             "cp.async.bulk.wait_group.read 0;", c["again"]]
+    for k in range(0, words, group):
+        inside = words - k >= group
         lines += ["" if inside else "setp.lt.u32 $in, $t, %d;" % (words - k), "mov.u32 $v, 0;",
                   "mad.lo.u32 $k, $tile, %d, $t;" % words, "mad.wide.u32 $p, $k, 4, $x;",
                   "%sld.global.u32 $v, [$p+%d];" % ("" if inside else "@$in ", 4 * k),
@@ -78,13 +82,15 @@ def host(c):
         lines += ["elect.sync _|$one, -1;"]
     elif c["who"] == "lane":
         lines += ["setp.eq.u32 $one, $lane, 0;"]
-    lines += ["setp.lt.u32 $first, $t, %d;" % (32 * c["warps"]), "setp.ne.u32 $some, $tiles, 0;",
-              "and.pred $q, $first, $one;", "and.pred $do, $q, $some;"]
+    if not c["who"].startswith("branch"):
+        lines += ["setp.lt.u32 $first, $t, %d;" % (32 * c["warps"]), "setp.ne.u32 $some, $tiles, 0;",
+                  "and.pred $q, $first, $one;", "and.pred $do, $q, $some;"]
     coord = ", ".join("$c%d" % d for d in range(len(c["box"])))
     lines += [c["copy"] or "@$do cp.async.bulk.tensor.%dd.global.shared::cta.bulk_group [$map, {%s}], [$from];"
               % (len(c["box"]), coord),
               "cp.async.bulk.commit_group;", c["after"], "add.u32 $tile, $tile, $grid;", "bra LOOP;", "DONE:",
-              "cp.async.bulk.wait_group 0;", "ret;"]
+              "cp.async.bulk.wait_group 0;", "GONE:" if first else "", "ret;"]
+    words *= groups
     text = "\n".join(line for line in lines if line)
     used = set(re.findall(r"[$](\w+)", text))
     registers = "\n".join(".reg .%s %s;" % (kind, ", ".join("$" + r for r in names.split() if r in used))
@@ -103,11 +109,28 @@ def host(c):
 """ % (c["threads"], registers, 4 * words, text)).replace("$", "%"), words
 
 
+def roles(c, first, group, groups, words):
+    """Warp groups that tell themselves apart as CUTLASS's do: `first` threads leave, then come groups; t: in one."""
+    lines = ["mov.u32 $me, $tid.x;", "shr.u32 $raw, $me, %d;" % (group.bit_length() - 1 if groups > 1 else 5),
+             "mov.u32 $zero, 0;", "shfl.sync.idx.b32 $role|$there, $raw, $zero, 31, -1;"]
+    if first:
+        lines += ["setp.lt.u32 $leave, $role, %d;" % (first // (group if groups > 1 else 32)), "@$leave bra GONE;"]
+    lines += ["mov.u32 $stage, stage;"]
+    if groups > 1:
+        lines += ["and.b32 $t, $me, %d;" % (group - 1), "sub.u32 $number, $role, %d;" % (first // group),
+                  "mad.lo.u32 $tile, $tile, %d, $number;" % groups, "mul.lo.u32 $grid, $grid, %d;" % groups,
+                  "mad.lo.u32 $stage, $number, %d, $stage;" % (4 * words)]
+    else:
+        lines += ["sub.u32 $t, $me, %d;" % first, "mov.u32 $number, 3;"]
+    return lines + ["shr.u32 $warp, $t, 5;", "shfl.sync.idx.b32 $w, $warp, 0, 31, -1;"]
+
+
 def case(dim=(64, 32), box=(32, 16), type="f32", swizzle=0, guest="one", threads=128, warps=1, who="elect", grid=None,
          shfl=False, at=0, barrier="bar.sync 0;", copy=None, coordinates="", n=None, keep=False, offset=0, pitch=None,
-         after="", across=None):
+         after="", across=None, group=None, again="bar.sync 0;"):
     """A graph. dim, box: of the tensor. warps: so many make copies. grid: blocks, of which each has several tiles.
-    n: elements that the guest has; keep: h leaves the graph; pitch: elements from row to row."""
+    n: elements that the guest has; keep: h leaves the graph; pitch: elements from row to row. group: (threads that have
+    another role, threads of a group, groups)."""
     number, size = TYPES[type]
     across = across or -(-dim[0] // (box[0] * warps))
     down = -(-dim[1] // box[1])
@@ -115,7 +138,7 @@ def case(dim=(64, 32), box=(32, 16), type="f32", swizzle=0, guest="one", threads
     tiles = across * down * deep
     text, words = host({"type": type, "box": box, "swizzle": swizzle, "warps": warps, "threads": threads, "who": who,
                         "shfl": shfl, "at": at, "barrier": barrier, "copy": copy, "after": after,
-                        "coordinates": coordinates,
+                        "coordinates": coordinates, "group": group, "again": again,
                         "across": across, "down": down})
     row = (pitch or dim[0]) * size
     strides = [row, row * dim[1]][:len(dim) - 1]
@@ -153,6 +176,22 @@ def chain(second, **more):
     args = [{"buffer": "y"}, {"buffer": "b"}, {"buffer": "z"}] + b["args"][3:]
     g["launches"].append(b | {"name": "c", "entry": second, "args": args})
     return g
+
+
+COPY = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [$map, {$c0, $c1}], [$from];"
+FIRST = "setp.ne.u32 $not, $w, 0; @$not bra SKIP; "
+ELECTED = "elect.sync _|$one, -1; selp.u32 $is, 1, 0, $one; setp.eq.s32 $away, $is, 0; @$away bra SKIP; "
+
+
+def grouped(group, number=None, skip=FIRST + ELECTED, beside="", join="", **more):
+    """Groups of threads, the copy behind branches. beside, join: behind the copy, and where the branches lead."""
+    first, size, groups = group
+    barrier = "bar.sync %s, %d;" % (number or ("$role" if groups > 1 else "$number"), size)
+    barrier = more.pop("barrier", barrier)
+    again = more.pop("again", barrier)
+    return case(group=group, threads=first + size * groups, barrier=barrier, again=again,
+                who=more.pop("who", "branch"),
+                copy=skip + COPY + " cp.async.bulk.commit_group; " + beside + " SKIP: " + join, **more)
 
 
 KEPT = {
@@ -194,9 +233,26 @@ KEPT = {
         who="lane", grid=2, after="@$do cp.async.bulk.wait_group.read 0; @$do st.shared.u32 [stage+1024], $k;"),
     "two-guests": chain("four", guest="four", swizzle=3, grid=3),
     "two-guests-and-a-reader": chain("four", guest="four", grid=2, keep=True),
+    "a-group": grouped((32, 96, 1), guest="four"),
+    "a-group-by-a-constant": grouped((128, 128, 1), number="5"),
+    "two-groups": grouped((128, 128, 2), swizzle=3, guest="four"),
+    "two-groups-in-rounds": grouped((128, 128, 2), dim=(128, 64), grid=3, guest="four"),
+    "three-groups-of-a-warp": grouped((32, 32, 3), dim=(96, 32), guest="two", skip=ELECTED),
+    "groups-that-overhang": grouped((64, 64, 2), dim=(56, 27), swizzle=3),
+    "a-group-of-all-consumers": grouped((128, 256, 1), grid=2, swizzle=3, guest="four"),
+    "groups-and-nobody-else": grouped((0, 64, 2), grid=2, guest="four"),
+    "elected-at-the-start": grouped((128, 128, 2), grid=2, guest="four", who="branch-before",
+                                    skip=FIRST + ELECTED.replace("elect.sync _|$one, -1; ", "")),
+    "others-read-the-groups'": grouped((128, 128, 2), grid=2, keep=True, guest="four"),
+    "a-lane-by-number": grouped((64, 64, 1), skip="setp.ne.u32 $not, $t, 0; @$not bra SKIP;"),
+    "the-way-is-taken": grouped((128, 128, 2), guest="four",
+                                skip="setp.eq.u32 $not, $w, 0; @$not bra ON; bra SKIP; ON: " + ELECTED),
+    "two-warps-of-a-group": grouped((64, 64, 2), dim=(128, 32), warps=2, guest="four",
+                                    skip="setp.ge.u32 $not, $w, 2; @$not bra SKIP; " + ELECTED),
+    "by-branches-of-the-whole-block": case(
+        guest="four", who="branch", copy="setp.ge.u32 $not, $t, 32; @$not bra SKIP; " + ELECTED + COPY + " SKIP:"),
     "a-window": case(dim=(32, 16), box=(32, 8), pitch=64, offset=96, guest="window"),
 }
-COPY = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [$map, {$c0, $c1}], [$from];"
 REFUSED = {
     "no-barrier": ("staged-still", case(threads=32, barrier="bar.warp.sync -1;")),
     "stores-behind-it": ("staged-still", case(
@@ -206,8 +262,21 @@ REFUSED = {
         "fence.proxy.async.shared::cta; bar.warp.sync -1;")),
     "waits-behind-it": ("staged-still", case(who="lane", barrier="bar.sync 0; cp.async.wait_all;")),
     "by-a-branch": ("staged-box", case(copy="@!$do bra NOT; " + COPY + " NOT:")),
+    "a-number-made-twice": ("staged-still", grouped(
+        (128, 128, 1), barrier="mov.u32 $number, 4; bar.sync $number, 128;")),
+    "some-may-wait-elsewhere": ("staged-still", grouped(
+        (128, 128, 1), barrier="setp.gt.u32 $both, $t, 1000; vote.sync.any.pred $own, $both, -1; @$own bra ALT; "
+        "bar.sync $number, 128;", again="bar.sync 2, 128;", join="bra HERE; ALT: bar.sync $number, 128; HERE:")),
+    "another-role": ("staged-box", grouped((128, 128, 2), skip="setp.ne.u32 $not, $w, 1; @$not bra SKIP; " + ELECTED)),
+    "what-only-one-may": ("staged-box", grouped((128, 128, 1), beside="mov.u32 $v, other; st.shared.u32 [$v], $t;")),
+    "what-only-one-counts": ("staged-box", grouped((64, 64, 1), beside="mov.u32 $k, 7;",
+                                                   join="mov.u32 $v, other; mad.lo.u32 $v, $t, 4, $v; "
+                                                        "st.shared.u32 [$v], $k;")),
+    "the-ways-meet-elsewhere": ("staged-box", grouped((128, 128, 2), skip=FIRST.replace("SKIP", "OVER") + ELECTED,
+                                                      join="mov.u32 $v, $t; OVER:")),
+    "coordinates-of-the-warp": ("staged-box", grouped((128, 128, 2), coordinates="add.u32 $c0, $c0, $w;")),
     "another-warp": ("staged-box", case(copy="setp.eq.u32 $own, $w, 1; and.pred $both, $own, $one; @$both " + COPY)),
-    "some-have-left": ("staged-box", case(
+    "some-have-left": ("staged-still", case(
         barrier="bar.sync 0; setp.ge.u32 $own, $t, 64; @$own ret; bar.sync 0;")),
     "some-have-left-a-constant": ("staged-still", case(
         dim=(32, 16), barrier="bar.sync 0; setp.ge.u32 $own, $t, 64; @$own ret; bar.sync 0;",
@@ -248,7 +317,12 @@ def main():
     wrong = done = 0
     # what Triton makes: a persistent product, and one of two boxes a tile; rows that are no whole tiles
     triton = corpus("triton-staged-90")
-    cases = [("triton-persistent", None, triton, [["matmul_persistent", "bias_relu"]]),
+    ours, tiles = corpus("specialised-90"), corpus("specialised-persistent-90")
+    cases = [("specialised", None, ours, [["specialised", "bias_relu"]]),
+             ("specialised-2", None, ours, [["specialised-2", "residual"]]),
+             ("specialised-persistent", None, tiles, [["specialised", "bias_relu"]]),
+             ("specialised-cluster", None, corpus("specialised-cluster-90"), [["specialised-2", "residual"]]),
+             ("triton-persistent", None, triton, [["matmul_persistent", "bias_relu"]]),
              ("triton-boxes", None, triton, [["matmul_tma", "residual"]])]
     for name, (row, graph) in ({k: (None, g) for k, g in KEPT.items()} | REFUSED).items():
         cases.append((name, row, graph, [["a", "b"]] if len(graph["launches"]) == 2 else [["a+b", "c"]]))

@@ -222,6 +222,39 @@ static const char gemm[] =
     "    __syncthreads(); }\n"
     "  float *o = c + (row0 + ty * 2) * 128 + col0 + tx; o[0] = p; o[16] = q; o[128] = r; o[144] = s; }\n";
 
+/* Four blocks of `called`: is the slice cheaper than the whole kernel, or is there none? */
+static void counted(const char *what, const char *text, bool cheap)
+{
+    struct dt_graph *g = NULL;
+    struct dev_prog *p = NULL;
+    struct dt_err e = {0};
+    uint64_t count[2];
+    json_t *j =
+        json_pack("{s:i,s:s,s:{s:{s:s}},s:{s:{s:i,s:s},s:{s:i,s:s}},s:[{s:s,s:s,s:s,s:[i,i,i],s:[i,i,i],s:[{"
+                  "s:s},{s:s}]}]}",
+                  "dovetail", 1, "name", "called", "modules", "m", "cuda", text, "buffers", "a", "bytes", 1024, "role",
+                  "input", "c", "bytes", 1024, "role", "output", "launches", "name", "called", "module", "m", "entry",
+                  "called", "grid", 4, 1, 1, "block", 64, 1, 1, "args", "buffer", "a", "buffer", "c");
+    char *s = json_dumps(j, 0);
+    assert_non_null(s);
+    twice("called", s);
+    assert_int_equal(dt_graph_parse(s, strlen(s), &g, &e), 0);
+    assert_int_equal(dev_prog_new(device, g, NULL, NULL, &p, &e), 0);
+    for (unsigned whole = 0; whole < 2; whole++) {
+        struct ana_options o = {.no_slice = whole, .no_summary = true};
+        struct ana_result *r;
+        assert_int_equal(ana_run(device, p, &o, &r, &e), 0);
+        count[whole] = last_instructions();
+        ana_free(r);
+    }
+    print_message("%s: slice %llu, whole %llu\n", what, (unsigned long long)count[0], (unsigned long long)count[1]);
+    assert_true(cheap ? count[0] < count[1] : count[0] == count[1]);
+    dev_prog_free(p);
+    dt_graph_free(g);
+    json_decref(j);
+    free(s);
+}
+
 /* A call does not make a kernel run whole where its result is only stored; where it is an address, or what it does
  * could be seen, it does. The maps are the same in any case. */
 static void calls(void **state)
@@ -240,42 +273,41 @@ static void calls(void **state)
     if (!dev_nvrtc_version())
         SKIP("NVRTC is not installed");
     for (size_t n = 0; n < sizeof k / sizeof *k; n++) {
-        struct dt_graph *g = NULL;
-        struct dev_prog *p = NULL;
-        struct dt_err e = {0};
-        struct dt_str text = {0};
-        uint64_t count[2];
+        struct dt_str text = {0}, what = {0};
         dt_str_addf(&text,
                     "%s__device__ __noinline__ float f(float x) { return %s; }\n"
                     "extern \"C\" __global__ void __launch_bounds__(64) called(const float *a, float *c) {\n"
                     "  const int i = blockIdx.x * 64 + threadIdx.x; float v = 0;\n"
                     "  for (int q = 0; q < 64; q++) v = v * 1.5f + a[(i + q * 7) & 255];\n  %s }\n",
                     k[n].before, k[n].body, k[n].use);
-        json_t *j =
-            json_pack("{s:i,s:s,s:{s:{s:s}},s:{s:{s:i,s:s},s:{s:i,s:s}},s:[{s:s,s:s,s:s,s:[i,i,i],s:[i,i,i],s:[{"
-                      "s:s},{s:s}]}]}",
-                      "dovetail", 1, "name", "called", "modules", "m", "cuda", text.s, "buffers", "a", "bytes", 1024,
-                      "role", "input", "c", "bytes", 1024, "role", "output", "launches", "name", "called", "module",
-                      "m", "entry", "called", "grid", 4, 1, 1, "block", 64, 1, 1, "args", "buffer", "a", "buffer", "c");
-        char *s = json_dumps(j, 0);
-        assert_non_null(s);
-        twice("called", s);
-        assert_int_equal(dt_graph_parse(s, strlen(s), &g, &e), 0);
-        assert_int_equal(dev_prog_new(device, g, NULL, NULL, &p, &e), 0);
-        for (unsigned whole = 0; whole < 2; whole++) {
-            struct ana_options o = {.no_slice = whole, .no_summary = true};
-            struct ana_result *r;
-            assert_int_equal(ana_run(device, p, &o, &r, &e), 0);
-            count[whole] = last_instructions();
-            ana_free(r);
-        }
-        print_message("%s / %s: slice %llu, whole %llu\n", k[n].body, k[n].use, (unsigned long long)count[0],
-                      (unsigned long long)count[1]);
-        assert_true(k[n].cheap ? count[0] < count[1] : count[0] == count[1]);
-        dev_prog_free(p);
-        dt_graph_free(g);
-        json_decref(j);
-        free(s);
+        dt_str_addf(&what, "%s / %s", k[n].body, k[n].use);
+        counted(what.s, text.s, k[n].cheap);
+        dt_str_done(&text);
+        dt_str_done(&what);
+    }
+}
+
+/* Warps whose role a shuffle tells, in clusters: their barriers stay. What is loaded behind one may be another block's,
+ * and then the kernel runs whole. */
+static void clusters(void **state)
+{
+    static const char *const at[] = {"i", "(i & ~63) + s[threadIdx.x]"};
+    if (!dev_nvrtc_version())
+        SKIP("NVRTC is not installed");
+    for (unsigned n = 0; n < 2; n++) {
+        struct dt_str text = {0};
+        dt_str_addf(&text,
+                    "#define MEET asm volatile(\"barrier.cluster.arrive.release; barrier.cluster.wait.acquire;\" ::: "
+                    "\"memory\")\n"
+                    "extern \"C\" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(64)\n"
+                    "called(const float *a, float *c) {\n"
+                    "  __shared__ int s[64]; const int w = __shfl_sync(~0u, threadIdx.x / 32, 0);\n"
+                    "  s[threadIdx.x] = threadIdx.x ^ 1; MEET; float v = 0;\n"
+                    "  const int i = blockIdx.x * 64 + w * 32 + threadIdx.x %% 32;\n"
+                    "  for (int q = 0; q < 64; q++) v = v * 1.5f + a[(i + q * 7) & 255];\n"
+                    "  c[%s] = v; MEET; }\n",
+                    at[n]);
+        counted(at[n], text.s, n == 0);
         dt_str_done(&text);
     }
 }
@@ -326,9 +358,8 @@ static void a_tiled_gemm_is_cheap(void **state)
 int main(void)
 {
     const struct CMUnitTest t[] = {
-        cmocka_unit_test(corpus),
-        cmocka_unit_test(random_graphs),
-        cmocka_unit_test(a_tiled_gemm_is_cheap),
+        cmocka_unit_test(corpus),   cmocka_unit_test(random_graphs),
+        cmocka_unit_test(clusters), cmocka_unit_test(a_tiled_gemm_is_cheap),
         cmocka_unit_test(calls),
     };
     return cmocka_run_group_tests(t, open_device, close_device);

@@ -539,6 +539,29 @@ static void elected_lanes(void **state)
     check(KERNEL("", ELECT "shr.u32 %r10, %r3, 5; shfl.sync.idx.b32 %r11, %r10, 0, 31, -1; setp.eq.s32 %p2, %r11, 0;"
                            "and.pred %p1, %p1, %p2;" PUT),
           false, SITES(WRITE(P, P, 1)));
+    /* the same as nvcc has it: with a second result, and by a mask that is another number elsewhere */
+    check(KERNEL("", "mov.b32 %r13, 0; mov.b32 %r14, 31; mov.b32 %r12, -1;" ELECT "shr.u32 %r10, %r3, 5;"
+                     "shfl.sync.idx.b32 %r11|%p3, %r10, %r13, %r14, %r12; setp.eq.s32 %p2, %r11, 0;"
+                     "and.pred %p1, %p1, %p2;" PUT "mov.b32 %r12, %r3;"),
+          false, SITES(WRITE(P, P, 1)));
+    check(KERNEL("",
+                 "mov.b32 %r12, -1; setp.eq.s32 %p2, %r1, 0; @%p2 bra A; bra B; A: bra B; B:"
+                 "mov.b32 %r12, -1;" ELECT "bra C; C: shr.u32 %r10, %r3, 5; shfl.sync.idx.b32 %r11, %r10, 0, 31, %r12;"
+                 "setp.eq.s32 %p2, %r11, 0; and.pred %p1, %p1, %p2;" PUT),
+          false, SITES(WRITE(P, P, 1)));
+    /* not so: one of two masks, by the way that was taken; what a guard may leave */
+    check(KERNEL("", "mov.b32 %r12, -1; setp.eq.s32 %p2, %r1, 0; @%p2 bra A; mov.b32 %r12, 15; A:" ELECT
+                     "shr.u32 %r10, %r3, 5; shfl.sync.idx.b32 %r11, %r10, 0, 31, %r12;"
+                     "setp.eq.s32 %p2, %r11, 0; and.pred %p1, %p1, %p2;" PUT),
+          false, SITES(WRITE(D, P, 1)));
+    check(KERNEL("", "mov.b32 %r12, 15; setp.eq.s32 %p2, %r1, 0; @%p2 mov.b32 %r12, -1;" ELECT
+                     "shr.u32 %r10, %r3, 5; shfl.sync.idx.b32 %r11, %r10, 0, 31, %r12;"
+                     "setp.eq.s32 %p2, %r11, 0; and.pred %p1, %p1, %p2;" PUT),
+          false, SITES(WRITE(D, P, 1)));
+    check(KERNEL("", "mov.b32 %r13, 0; mov.b32 %r14, 15;" ELECT "shr.u32 %r10, %r3, 5;" /* halves of a warp */
+                     "shfl.sync.idx.b32 %r11|%p3, %r10, %r13, %r14, -1; setp.eq.s32 %p2, %r11, 0;"
+                     "and.pred %p1, %p1, %p2;" PUT),
+          false, SITES(WRITE(D, P, 1)));
     check(KERNEL("", ELECT "shfl.sync.bfly.b32 %r10, %r3, 1, 31, -1; setp.eq.s32 %p2, %r10, 0;"
                            "and.pred %p1, %p1, %p2;" PUT),
           false, SITES(WRITE(D, P, 1)));

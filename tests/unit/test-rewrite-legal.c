@@ -423,7 +423,10 @@ static void test_uniform_collectives(void **state)
         "vote.sync.ballot.b32 %r5, 1, -1;\nsetp.gt.u32 %p1, %r3, 15;\n@%p1 ret;\n" SHFL("%r5"),
         "mov.u32 %r5, 0;\nsetp.gt.u32 %p1, %r3, 15;\n@%p1 bra A;\nmov.u32 %r5, 1;\nA:\nsetp.eq.s32 %p2, %r5, 1;\n@%p2 "
         "ret;\n" SHFL("-1"),
-        "mov.u32 %r5, %r3;\nTOP:\n" SHFL("-1") "add.s32 %r5, %r5, 7;\nsetp.lt.s32 %p1, %r5, 64;\n@%p1 bra TOP;\n"};
+        "mov.u32 %r5, %r3;\nTOP:\n" SHFL("-1") "add.s32 %r5, %r5, 7;\nsetp.lt.s32 %p1, %r5, 64;\n@%p1 bra TOP;\n",
+        /* halves of a warp get what their own first lane has; another lane's by its own number */
+        "shfl.sync.idx.b32 %r5, %r3, 0, 4127, -1;\nsetp.gt.u32 %p1, %r5, 3;\n@%p1 ret;\n" SHFL("-1"),
+        "shfl.sync.idx.b32 %r5, %r3, %r3, 31, -1;\nsetp.gt.u32 %p1, %r5, 3;\n@%p1 ret;\n" SHFL("-1")};
     static const char *const good[] = {
         /* whole warps leave: thread numbers against multiples of 32, a warp a row, unsigned and signed */
         "setp.gt.u32 %p1, %r3, 31;\n@%p1 ret;\n" SHFL("-1"), "setp.lt.u32 %p1, %r3, 64;\n@!%p1 ret;\n" SHFL("-1"),
@@ -433,6 +436,9 @@ static void test_uniform_collectives(void **state)
         "@%p1 bra OUT;\n" SHFL("-1") "OUT:\n",
         /* the warp votes to leave */
         "setp.gt.u32 %p2, %r3, 3;\nvote.sync.all.pred %p1, %p2, -1;\n@%p1 ret;\n" SHFL("-1"),
+        /* all have what lane 0 has, as nvcc writes it: two results, and a mask that is another number elsewhere */
+        "mov.u32 %r7, 0;\nmov.u32 %r8, 31;\nmov.u32 %r9, -1;\nshfl.sync.idx.b32 %r5|%p2, %r3, %r7, %r8, %r9;\n"
+        "mov.u32 %r9, 5;\nsetp.gt.u32 %p1, %r5, 3;\n@%p1 ret;\n" SHFL("-1"),
         /* a loop of one warp over a row of 96 */
         "and.b32 %r5, %r3, 31;\nTOP:\n" SHFL("-1") "add.s32 %r5, %r5, 32;\nsetp.lt.s32 %p1, %r5, 96;\n@%p1 bra TOP;\n",
         /* a mask of those that stay; lanes that join again; lanes that leave afterwards */

@@ -84,7 +84,7 @@ static void make(struct made *x, const char *from, uint32_t y)
                             .grid = {4, 1, 1},
                             .block = {256 / y, y, 1},
                             .threads = 256};
-    assert_int_equal(rw_warps_new(&x->arena, &x->b, &x->w, &e), 0);
+    assert_int_equal(rw_warps_new(&x->arena, &x->b, NULL, &x->w, &e), 0);
 }
 
 static void done(struct made *x)
@@ -115,7 +115,7 @@ static void test_spread(void **state)
 
 static void test_value(void **state)
 {
-    static const char *const no[] = {"%cta", "%col", "%loaded", "%first", "%late", "%way", "%r", "%chosen", "%round"};
+    static const char *const no[] = {"%cta", "%col", "%loaded", "%up", "%late", "%way", "%r", "%chosen", "%round"};
     struct made x;
     uint64_t v;
     (void)state;
@@ -129,6 +129,10 @@ static void test_value(void **state)
         assert_int_equal(v, t / 32 % 2);
         assert_true(rw_warps_value(x.w, find(x.b.f, "%sel"), t, &v));
         assert_int_equal(v, t < 64 ? 16 : 48);
+        assert_true(rw_warps_value(x.w, find(x.b.f, "%first"), t, &v));
+        assert_int_equal(v, t / 32);
+        assert_true(rw_warps_value(x.w, find(x.b.f, "%mixed"), t, &v));
+        assert_int_equal(v, t / 32 * 32);
     }
     for (unsigned k = 0; k < sizeof no / sizeof *no; k++)
         assert_false(rw_warps_value(x.w, find(x.b.f, no[k]), 0, &v));
@@ -137,8 +141,58 @@ static void test_value(void **state)
     done(&x);
 }
 
+/* Roles as nvcc writes them: a shuffle with two results, constants in registers that hold others elsewhere, and what is
+ * assigned behind a branch that only some go. */
+static void test_roles(void **state)
+{
+    static const char roles[] =
+        ".version 8.6\n.target sm_90\n.address_size 64\n"
+        ".visible .entry k(.param .u64 x, .param .u32 n)\n{\n"
+        ".reg .pred %there, %away, %skip;\n"
+        ".reg .b32 %id, %raw, %role, %zero, %last, %all, %mask, %lost, %at, %other;\n"
+        "mov.u32 %id, %tid.x; shr.u32 %raw, %id, 7; mov.u32 %zero, 0; mov.u32 %last, 31; mov.u32 %all, -1;\n"
+        "shfl.sync.idx.b32 %role|%there, %raw, %zero, %last, %all;\n"
+        "setp.eq.u32 %away, %role, 0; @%away bra E;\n"
+        "mov.u32 %at, 64; setp.ge.u32 %skip, %id, 160; @%skip bra E; mov.u32 %other, 7; mov.u32 %all, 15;\n"
+        "mov.u32 %mask, -1; mov.u32 %mask, 15; shfl.sync.idx.b32 %lost, %raw, 0, 31, %mask;\n"
+        "E: ret;\n}\n";
+    struct made x;
+    struct dt_err e = {0};
+    struct rw_warps *w;
+    uint64_t v;
+    bool without[64] = {false};
+    (void)state;
+    make(&x, roles, 1);
+    for (uint32_t t = 0; t < 256; t++) {
+        assert_true(rw_warps_value(x.w, find(x.b.f, "%role"), t, &v));
+        assert_int_equal(v, t / 128);
+    }
+    assert_false(rw_warps_value(x.w, find(x.b.f, "%lost"), 0, &v));
+    struct ptx_opnd o = {.kind = PTX_O_REG, .comp = -1, .reg = find(x.b.f, "%at")}, lost = o;
+    lost.reg = find(x.b.f, "%lost");
+    assert_int_equal(rw_warps_of(x.w, &o).bits, 0x80);
+    assert_true(rw_warps_of(x.w, &lost).any);
+    uint32_t branch = 0, block = 0;
+    for (uint32_t k = 0; k < x.b.f->ninst; k++)
+        if (x.b.f->inst[k].op == PTX_OP_BRA) {
+            without[k] = !branch;
+            branch = k;
+            block++;
+        }
+    assert_int_equal(block, 2);
+    assert_int_equal(rw_warps_region(x.w, 0).bits, 0);
+    assert_int_equal(rw_warps_region(x.w, 1).bits, 0x80);
+    assert_int_equal(rw_warps_region(x.w, 2).bits, 0xFF);
+    assert_int_equal(rw_warps_new(&x.arena, &x.b, without, &w, &e), 0);
+    assert_int_equal(rw_warps_of(w, &o).bits, 0);
+    assert_int_equal(rw_warps_region(w, 1).bits, 0);
+    assert_int_equal(rw_warps_region(w, 2).bits, 0xFF);
+    done(&x);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_spread), cmocka_unit_test(test_value)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_spread), cmocka_unit_test(test_value),
+                                       cmocka_unit_test(test_roles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
