@@ -106,6 +106,9 @@ static void product(const struct sg_mma *s, const uint32_t *const *a, const void
 {
     const struct sg_products *p = sg_isa_products();
     const unsigned tiles = s->tiles.high * s->tiles.wide;
+    if (s->d.type != PTX_S32 && p->blocks &&
+        p->blocks(&s->tiles, s->d.type == PTX_F16, add, a, lay, (const uint32_t *const *)d, d))
+        return;
     union {
         float f[16 * 256];
         int32_t i[16 * 256];

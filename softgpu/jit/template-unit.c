@@ -169,6 +169,24 @@ static void unit_handler(struct template *m, uint32_t i)
     sg_x86_set(&m->x, sg_x86_jcc(&m->x, CC_NE), m->leave_returned);
 }
 
+/* mma that follow each other: one call. The last of them; 0: none is such. */
+static uint32_t unit_products(struct template *m, uint32_t i, uint32_t end)
+{
+    uint32_t same, pair;
+    unsigned n = m->masked ? 0 : sg_mma_plan(m->c, op_of(m, i), op_of(m, end), &same, &pair);
+    if (!n)
+        return 0;
+    sg_x86_mov(&m->x, RDI, RBX, true);
+    unit_op(m, RSI, i);
+    sg_x86_mov_imm(&m->x, RDX, n);
+    sg_x86_mov_imm(&m->x, RCX, same);
+    sg_x86_mov_imm(&m->x, R8, pair);
+    sg_x86_zero_upper(&m->x);
+    sg_x86_mov_imm(&m->x, RAX, (uint64_t)(uintptr_t)sg_mma_some);
+    sg_x86_call(&m->x, RAX);
+    return i + n - 1;
+}
+
 /* A warp some of whose lanes are inactive: others may have to run first, or meet it here. A whole one is elsewhere. */
 static void unit_meet(struct template *m, uint32_t at)
 {
@@ -293,7 +311,11 @@ static void unit_block(struct template *m, uint32_t from)
         } else if (h < 0 || !sg_template_lane(m, op, h)) {
             sg_template_flush(m);
             sg_template_forget(m);
-            unit_handler(m, i);
+            uint32_t last = unit_products(m, i, end);
+            if (!last)
+                unit_handler(m, i);
+            else
+                i = last;
         }
     }
     sg_template_flush(m);
