@@ -16,10 +16,11 @@ static inline bool sg_lines_beside(const struct sg_fragment *f, const struct sg_
 {
     return f->per == 1 || (f->role == SG_MAT_B ? m->row : m->col) == m->size;
 }
-struct sg_mma_run { /* of n mma of one kind: `rows` rows each, and where those of A, B and C begin */
-    uint32_t *const *row;
-    unsigned n, rows, at_a, at_b, at_c;
-    uint32_t same, pair; /* a bit each: A is that of the one before; done together with the next one */
+struct sg_mma_run { /* of mma of one kind: `rows` refs each, and where those of A, B and C begin; sg_mma_plan */
+    uint8_t *base;
+    const uint32_t *ref[SG_MMA_RUN];
+    unsigned rows, at_a, at_b, at_c, n, same, pair, fresh;
+    uint64_t lay;
 };
 struct sg_products { /* matrix.inc, per instruction set; `lay` is what lay_f or lay_i make of B */
     void (*lay_f)(const struct sg_tiles *s, const uint32_t *const *b, void *lay);

@@ -351,42 +351,71 @@ static bool feeds(const struct sg_mma *s, const uint32_t *a, const uint32_t *b, 
     return false;
 }
 
-unsigned sg_mma_plan(const struct sg_code *c, const struct sg_op *op, const struct sg_op *end, uint32_t *ret_same,
-                     uint32_t *ret_pair)
+/* All in the warp's own rows, which are 32 lanes of 32 bits? */
+static bool plain_refs(const uint32_t *ref, unsigned n)
 {
-    const struct sg_mma *s = &c->mma[op->x];
-    const struct sg_products *p = sg_isa_products();
-    if (op->fn != sg_mma || !p->run || s->sparse || s->quads || s->tiles.high != 2 || s->tiles.wide != 1 ||
-        s->c.type != s->d.type || (s->c.type != PTX_F32 && s->c.type != PTX_F16))
-        return 0;
-    unsigned n = 0;
-    uint32_t same = 0, pair = 0;
-    const uint32_t *held = NULL; /* whose A has been converted, and is what it was */
-    for (; n < SG_MMA_RUN && op + n < end && op[n].fn == sg_mma && op[n].x == op->x; n++) {
-        const uint32_t *ref = c->ext + op[n].imm, *before = n ? c->ext + op[n - 1].imm : NULL;
-        if (held && !memcmp(held + s->at_a, ref + s->at_a, (s->at_b - s->at_a) * sizeof *ref))
-            same |= 1u << n;
-        else
-            held = ref;
-        if (before && same >> n & 1 && !(n > 1 && pair >> (n - 2) & 1) && !feeds(s, before, ref, s->at_b, s->at_c + s->c.regs))
-            pair |= 1u << (n - 1);
-        if (feeds(s, ref, ref, s->at_a, s->at_b))
-            held = NULL;
-    }
-    *ret_same = same;
-    *ret_pair = pair;
-    return n;
+    for (unsigned r = 0; r < n; r++)
+        if (ref[r] & 3)
+            return false;
+    return true;
 }
 
-void sg_mma_some(struct sg_warp *w, const struct sg_op *op, unsigned n, uint32_t same, uint32_t pair)
+struct sg_mma_plan sg_mma_plan(const struct sg_code *c, const struct sg_op *op, const struct sg_op *end)
+{
+    struct sg_mma_plan p = {0};
+    if (op->fn != sg_mma || !sg_isa_products()->run)
+        return p;
+    const struct sg_mma *s = &c->mma[op->x];
+    const unsigned rows = s->at_c + s->c.regs, nb = s->at_c - s->at_b;
+    if (s->sparse || s->quads || s->tiles.high != 2 || s->tiles.wide != 1 || s->c.type != s->d.type ||
+        (s->c.type != PTX_F32 && s->c.type != PTX_F16) || rows > 16)
+        return p;
+    const uint32_t *held = NULL, *laid[SG_MMA_RUN]; /* whose A is converted, whose B is laid out, and as it was */
+    unsigned slots = 0, n = 0;
+    for (; n < SG_MMA_RUN && op + n < end && op[n].fn == sg_mma && op[n].x == op->x; n++) {
+        const uint32_t *ref = c->ext + op[n].imm, *before = n ? c->ext + op[n - 1].imm : NULL;
+        if (!plain_refs(ref, rows))
+            break;
+        if (held && !memcmp(held + s->at_a, ref + s->at_a, (s->at_b - s->at_a) * sizeof *ref))
+            p.same |= (uint16_t)(1u << n);
+        else
+            held = ref;
+        unsigned slot = 0;
+        while (slot < slots && !(laid[slot] && !memcmp(laid[slot] + s->at_b, ref + s->at_b, nb * sizeof *ref)))
+            slot++;
+        if (slot == slots) {
+            laid[slots++] = ref;
+            p.fresh |= (uint16_t)(1u << n);
+        }
+        p.lay |= (uint64_t)slot << 4 * n;
+        if (before && p.same >> n & 1 && !(n > 1 && p.pair >> (n - 2) & 1) && !feeds(s, before, ref, s->at_b, rows))
+            p.pair |= (uint16_t)(1u << (n - 1));
+        if (feeds(s, ref, ref, s->at_a, s->at_b))
+            held = NULL;
+        for (unsigned i = 0; i < slots; i++)
+            if (laid[i] && feeds(s, ref, laid[i], s->at_b, s->at_c))
+                laid[i] = NULL;
+    }
+    p.n = (uint16_t)n;
+    return p;
+}
+
+void sg_mma_some(struct sg_warp *w, const struct sg_op *op, uint64_t how, uint64_t lay)
 {
     const struct sg_mma *s = &w->code->mma[op->x];
-    uint32_t *row[SG_MMA_RUN * 16];
-    const unsigned rows = s->at_c + s->c.regs;
-    for (unsigned i = 0; i < n; i++)
-        rows_of(w, w->code->ext + op[i].imm, rows, row + i * rows);
-    sg_isa_products()->run(&s->tiles, s->c.type == PTX_F16,
-                           &(struct sg_mma_run){row, n, rows, s->at_a, s->at_b, s->at_c, same, pair});
+    struct sg_mma_run m = {.base = w->base[0],
+                           .rows = s->at_c + s->c.regs,
+                           .at_a = s->at_a,
+                           .at_b = s->at_b,
+                           .at_c = s->at_c,
+                           .n = how & 0xFFFF,
+                           .same = how >> 16 & 0xFFFF,
+                           .pair = how >> 32 & 0xFFFF,
+                           .fresh = (unsigned)(how >> 48),
+                           .lay = lay};
+    for (unsigned i = 0; i < m.n; i++)
+        m.ref[i] = w->code->ext + op[i].imm;
+    sg_isa_products()->run(&s->tiles, s->c.type == PTX_F16, &m);
 }
 
 /* ---- ldmatrix, stmatrix: n matrices of 8 x 8 of 16 bits; row i of matrix j is 16 bytes at the address of lane 8 * j +

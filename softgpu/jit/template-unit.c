@@ -172,19 +172,19 @@ static void unit_handler(struct template *m, uint32_t i)
 /* mma that follow each other: one call. The last of them; 0: none is such. */
 static uint32_t unit_products(struct template *m, uint32_t i, uint32_t end)
 {
-    uint32_t same, pair;
-    unsigned n = m->masked ? 0 : sg_mma_plan(m->c, op_of(m, i), op_of(m, end), &same, &pair);
-    if (!n)
+    struct sg_mma_plan p = {0};
+    if (!m->masked)
+        p = sg_mma_plan(m->c, op_of(m, i), op_of(m, end));
+    if (!p.n)
         return 0;
     sg_x86_mov(&m->x, RDI, RBX, true);
     unit_op(m, RSI, i);
-    sg_x86_mov_imm(&m->x, RDX, n);
-    sg_x86_mov_imm(&m->x, RCX, same);
-    sg_x86_mov_imm(&m->x, R8, pair);
+    sg_x86_mov_imm(&m->x, RDX, p.n | (uint64_t)p.same << 16 | (uint64_t)p.pair << 32 | (uint64_t)p.fresh << 48);
+    sg_x86_mov_imm(&m->x, RCX, p.lay);
     sg_x86_zero_upper(&m->x);
     sg_x86_mov_imm(&m->x, RAX, (uint64_t)(uintptr_t)sg_mma_some);
     sg_x86_call(&m->x, RAX);
-    return i + n - 1;
+    return i + p.n - 1;
 }
 
 /* A warp some of whose lanes are inactive: others may have to run first, or meet it here. A whole one is elsewhere. */
