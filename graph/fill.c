@@ -59,6 +59,19 @@ MANY static bool many_f16(const float *restrict v, uint16_t *restrict out)
     return !nan;
 }
 
+/* The same of dt_f32_to_bf16. */
+MANY static bool many_bf16(const float *restrict v, uint16_t *restrict out)
+{
+    uint32_t nan = 0;
+    for (unsigned i = 0; i < MANY_N; i++) {
+        uint32_t u;
+        memcpy(&u, &v[i], 4);
+        nan |= (u & 0x7fffffff) > 0x7f800000;
+        out[i] = (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+    }
+    return !nan;
+}
+
 /* As many whole pieces as there are; how many elements. */
 static uint64_t many(const struct dt_fill *f, uint64_t seed, uint64_t first, uint64_t n, uint8_t *out)
 {
@@ -71,7 +84,7 @@ static uint64_t many(const struct dt_fill *f, uint64_t seed, uint64_t first, uin
             memcpy(out + 4 * done, v, sizeof v);
             continue;
         }
-        if (f->dtype == DT_BF16 || !many_f16(v, h))
+        if (!(f->dtype == DT_F16 ? many_f16 : many_bf16)(v, h))
             for (unsigned i = 0; i < MANY_N; i++)
                 h[i] = f->dtype == DT_F16 ? dt_f32_to_f16(v[i]) : dt_f32_to_bf16(v[i]);
         memcpy(out + 2 * done, h, sizeof h);

@@ -2,7 +2,7 @@
  *
  * Where all lanes copy all of their 4, 8 or 16 bytes, the warp is bounds and alignment once, as in the lane loops of
  * loads (lanes-mem.inc). Otherwise a lane at a time: copies that read less and
- * fill, faults, the checking modes, races.
+ * fill, faults, the checking modes.
  */
 #include "softgpu/exec/exec-priv.h"
 
@@ -23,7 +23,7 @@ static void copy_ahead(const uint8_t *base, const uint32_t off[SG_LANES], uint32
  * nothing happened, lane by lane. */
 static bool cp_async_whole(struct sg_warp *w, const struct sg_op *op, const uint32_t *ext)
 {
-    if (w->mask != SG_ALL || w->wk->check || w->wk->race || op->space != PTX_SHARED || op->flags & SG_A64)
+    if (w->mask != SG_ALL || w->wk->check || op->space != PTX_SHARED || op->flags & SG_A64)
         return false;
     const uint32_t *a = SG_P(uint32_t, op->a), size = op->size,
                    *n = ext[0] == UINT32_MAX ? NULL : SG_P(uint32_t, ext[0]);
