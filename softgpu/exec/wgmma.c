@@ -98,7 +98,19 @@ static bool common(struct sg_warp *w, const struct sg_op *op, struct common *ret
     *ret = (struct common){.a = op->a == SG_NONE ? 0 : *(const uint64_t *)sg_ref(first, op->a),
                            .b = *(const uint64_t *)sg_ref(first, op->b),
                            .add = p & 1};
+    uint64_t differ = 0;
     for (unsigned i = 0; i < 4; i++) {
+        const struct sg_warp *v = first + i;
+        const uint64_t *b = sg_ref(v, op->b), *a = op->a == SG_NONE ? b : sg_ref(v, op->a),
+                       x = op->a == SG_NONE ? ret->b : ret->a;
+        for (unsigned l = 0; l < SG_LANES; l++)
+            differ |= (a[l] ^ x) | (b[l] ^ ret->b);
+        uint32_t q = *(const uint32_t *)sg_ref(v, op->c) ^ (op->flags & SG_C_NOT ? SG_ALL : 0);
+        differ |= ret->add ? ~q : q;
+    }
+    if (!differ)
+        return true;
+    for (unsigned i = 0; i < 4; i++) { /* who? */
         const struct sg_warp *v = first + i;
         const uint64_t *a = op->a == SG_NONE ? NULL : sg_ref(v, op->a), *b = sg_ref(v, op->b);
         uint32_t q = *(const uint32_t *)sg_ref(v, op->c) ^ (op->flags & SG_C_NOT ? SG_ALL : 0),
