@@ -30,6 +30,8 @@ struct slot {
 
 struct piece {     /* by base and offset / 64 */
     int8_t slot;   /* or -1 */
+    bool dead;     /* next it is written whole: behind operation `seen`, what it holds is nobody's */
+    uint32_t seen; /* the last operation that touched it */
     uint32_t next; /* the next operation of the block that touches it, as far as is known; UINT32_MAX: none, or it goes
                       to memory before */
 };
@@ -37,6 +39,7 @@ struct piece {     /* by base and offset / 64 */
 /* What operation i of the block at hand touches; its occurrences are in order. */
 struct occurrence {
     int32_t key;
+    bool whole, dead; /* written, and nothing of it read before; see struct piece */
     uint32_t next;
 };
 
@@ -160,6 +163,10 @@ struct operand {
 };
 /* The piece where an instruction reads it: before sg_template_out for the result, which may be the same row. */
 struct operand sg_template_operand(struct template *m, uint32_t ref, unsigned piece, bool bits);
+/* The register of piece `from`, which nobody reads behind this operation, becomes that of piece `to`, which is to be
+ * written; false: there is none such. */
+bool sg_template_become(struct template *m, uint32_t from, uint32_t to, unsigned piece, enum raw_kind raw,
+                        unsigned *ret_slot);
 void sg_template_op(struct template *m, enum sg_x86_v v, unsigned d, unsigned a, const struct operand *b, int imm);
 void sg_template_nan(struct template *m);
 void sg_template_canon(struct template *m, unsigned d, unsigned s, enum raw_kind raw); /* quiet NaNs become PTX's */

@@ -423,7 +423,7 @@ bool sg_template_unit(const struct sg_code *c, struct sg_template *t, uint32_t o
         m.piece[b] = dt_malloc(m.pieces[b] * sizeof *m.piece[b]);
         m.failed |= !m.piece[b];
         for (uint32_t i = 0; m.piece[b] && i < m.pieces[b]; i++)
-            m.piece[b][i] = (struct piece){-1, UINT32_MAX};
+            m.piece[b][i] = (struct piece){.slot = -1, .next = UINT32_MAX};
     }
     for (unsigned i = 0; i < SLOTS; i++)
         m.slot[i].key = NO_KEY;
