@@ -1,7 +1,7 @@
 /* Inside the template tier: a unit of machine code under construction, and what its files use of each other.
  *
- * Registers of the CPU. rbx: the warp; rbp: its rows, r12: the launch's constants, both TEMPLATE_BIAS further on, so
- * that more of them have a displacement of 8 bits; r13: sg_template_table; r14: the worker; r15: shared memory. All
+ * Registers of the CPU. rbx: the warp; rbp: its rows, r12: the launch's constants, both some bytes further on (the
+ * code's `bias`, TEMPLATE_BIAS), so that more of them have a displacement of 8 bits; r13: sg_template_table; r14: the worker; r15: shared memory. All
  * other general registers, zmm28 to zmm31 and the masks are for the operation at hand, but that zmm31 has PTX's NaN
  * where `nan` says so. zmm0 to zmm27 hold pieces of rows.
  *
@@ -91,6 +91,8 @@ struct sg_template {
     pthread_mutex_t lock; /* compiling */
     struct dt_vec(struct sg_object *) object;
     size_t bytes; /* of machine code */
+    int32_t bias; /* the rows with a displacement of 8 bits are those from 0 to 2 * TEMPLATE_BIAS, or others where more
+                     is touched there */
     bool denied;  /* this process gets no memory that is executable */
     uint32_t nbb;
     struct sg_template_bb bb[]; /* for whole warps; then as many for warps some of whose lanes are inactive */
@@ -143,6 +145,7 @@ extern const struct sg_template_table sg_template_table; /* template-table.c */
 #define TABLE(member) SG_AT(R13, offsetof(struct sg_template_table, member))
 
 /* ---- template-rows.c --------------------------------------------------------------------------------------------- */
+int32_t sg_template_bias(const struct sg_code *c);
 bool sg_template_scan(struct template *m, uint32_t from, uint32_t end); /* occurrences of a basic block's operations */
 void sg_template_begin(struct template *m, uint32_t op);                /* an operation */
 int32_t sg_template_key(uint32_t ref, unsigned piece);

@@ -7,6 +7,9 @@
 #include "softgpu/jit/template-priv.h"
 
 #include <stddef.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
 
 enum { RANGE_CANON = 4 }; /* vrangeps: the smaller one, its own sign; of a NaN and a number, the number */
 
@@ -92,6 +95,32 @@ bool sg_template_scan(struct template *m, uint32_t from, uint32_t end)
     return !m->failed;
 }
 
+int32_t sg_template_bias(const struct sg_code *c)
+{
+    enum { GRAIN = 512, WINDOW = 2 * TEMPLATE_BIAS / GRAIN };
+    const uint32_t n = (uint32_t)c->reg_bytes / GRAIN + 1;
+    dt_free_ uint32_t *count = n > WINDOW ? dt_calloc(n, sizeof *count) : NULL;
+    if (!count)
+        return TEMPLATE_BIAS;
+    for (uint32_t i = 0; i < c->nop; i++) {
+        int h = sg_jit_lane_number(c->op[i].fn == sg_guarded ? c->op[i].inner : c->op[i].fn);
+        const uint32_t ref[] = {c->op[i].d, c->op[i].a, c->op[i].b, c->op[i].c};
+        for (unsigned k = 0; h >= 0 && k < 4; k++)
+            if (!(ref[k] & 63) && ref[k] / GRAIN < n)
+                count[ref[k] / GRAIN]++;
+    }
+    uint64_t most = 0, sum = 0;
+    uint32_t best = 0;
+    for (uint32_t end = 0; end < n; end++) {
+        sum += count[end];
+        if (end >= WINDOW)
+            sum -= count[end - WINDOW];
+        if (sum > most)
+            most = sum, best = end < WINDOW ? 0 : end + 1 - WINDOW;
+    }
+    return (int32_t)(best * GRAIN) + TEMPLATE_BIAS;
+}
+
 void sg_template_begin(struct template *m, uint32_t op)
 {
     m->at = op;
@@ -112,7 +141,7 @@ struct sg_x86_mem sg_template_place(struct template *m, int32_t key)
         sg_x86_load(&m->x, RAX, SG_AT(RBX, offsetof(struct sg_warp, base) + 2 * sizeof(void *)), true);
         return SG_AT(RAX, at);
     }
-    return SG_AT(base == 0 ? RBP : R12, at - TEMPLATE_BIAS);
+    return base == 0 ? SG_AT(RBP, at - m->t->bias) : SG_AT(R12, at - TEMPLATE_BIAS);
 }
 
 struct sg_x86_mem sg_template_scalar(struct template *m, uint32_t ref)

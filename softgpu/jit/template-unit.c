@@ -130,7 +130,7 @@ static void frame(struct template *m)
     sg_x86_store(x, SG_AT(RSP, SAVED_SP), RAX, true);
     sg_x86_mov(x, RBX, RDI, true);
     sg_x86_load(x, RBP, SG_AT(RDI, offsetof(struct sg_warp, base)), true);
-    sg_x86_alu_imm(x, X_ADD, RBP, TEMPLATE_BIAS, true);
+    sg_x86_alu_imm(x, X_ADD, RBP, m->t->bias, true);
     sg_x86_load(x, R12, SG_AT(RDI, offsetof(struct sg_warp, base) + sizeof(void *)), true);
     sg_x86_alu_imm(x, X_ADD, R12, TEMPLATE_BIAS, true);
     sg_x86_mov_imm(x, R13, (uint64_t)(uintptr_t)&sg_template_table);
