@@ -7,7 +7,8 @@
  *
  * A piece is 64 bytes of the warp's rows or of the constants: 16 lanes of 32 bits or 8 of 64. Its key is its offset
  * divided by 64, and the number of its base, as in a ref. What a piece has in a register may be newer than what is in
- * memory (dirty), and may have NaNs of the CPU's own (raw) where memory has only PTX's.
+ * memory (dirty), and may have NaNs of the CPU's own (raw) where memory has only PTX's; a piece that gives way for a
+ * while, and comes again before any handler, is put by as it is (struct piece).
  */
 #ifndef DT_SOFTGPU_JIT_TEMPLATE_PRIV_H
 #define DT_SOFTGPU_JIT_TEMPLATE_PRIV_H
@@ -31,6 +32,7 @@ struct slot {
 struct piece {     /* by base and offset / 64 */
     int8_t slot;   /* or -1 */
     bool dead;     /* next it is written whole: behind operation `seen`, what it holds is nobody's */
+    uint8_t raw;   /* enum raw_kind of what is in memory, where no register has it: it comes again in the block */
     uint32_t seen; /* the last operation that touched it */
     uint32_t next; /* the next operation of the block that touches it, as far as is known; UINT32_MAX: none, or it goes
                       to memory before */
@@ -123,7 +125,8 @@ struct template
     size_t leave, leave_returned, prologue; /* places */
     unsigned guard;                         /* the operation is for the lanes in k1 (and k2 …): 1; 0: for all */
     bool nan, failed;
-    uint32_t ops; /* compiled */
+    unsigned put_by; /* pieces that are raw in memory */
+    uint32_t ops;    /* compiled */
 };
 
 /* Constants that code reads. */

@@ -221,8 +221,13 @@ static unsigned slot_take(struct template *m, int32_t key)
     }
     if (m->slot[best].key != NO_KEY) {
         struct piece *q = rows_piece_of(m, m->slot[best].key);
-        if (!rows_dead(m, q))
+        if (!rows_dead(m, q) && m->slot[best].dirty && m->slot[best].raw && q->next != UINT32_MAX) {
+            sg_x86_vm(&m->x, V_STOREU32, best, 0, sg_template_place(m, m->slot[best].key), -1);
+            q->raw = m->slot[best].raw;
+            m->put_by++;
+        } else if (!rows_dead(m, q)) {
             write_back(m, best);
+        }
         q->slot = -1;
     }
     m->slot[best] = (struct slot){.key = key, .pinned = m->at + 1};
@@ -230,14 +235,30 @@ static unsigned slot_take(struct template *m, int32_t key)
     return best;
 }
 
+/* What memory has of the piece is nobody's any more; what it was. */
+static enum raw_kind rows_overtaken(struct template *m, struct piece *q)
+{
+    enum raw_kind raw = (enum raw_kind)q->raw;
+    m->put_by -= raw != NOT_RAW;
+    q->raw = NOT_RAW;
+    return raw;
+}
+
+static unsigned rows_fetch(struct template *m, int32_t key)
+{
+    unsigned s = slot_take(m, key);
+    sg_x86_vm(&m->x, V_LOADU32, s, 0, sg_template_place(m, key), -1);
+    m->slot[s].raw = (uint8_t)rows_overtaken(m, rows_piece_of(m, key));
+    m->slot[s].dirty = m->slot[s].raw != NOT_RAW;
+    return s;
+}
+
 unsigned sg_template_get(struct template *m, uint32_t ref, unsigned piece, bool bits)
 {
     int32_t key = sg_template_key(ref, piece);
     int s = rows_piece_of(m, key)->slot;
-    if (s < 0) {
-        s = (int)slot_take(m, key);
-        sg_x86_vm(&m->x, V_LOADU32, (unsigned)s, 0, sg_template_place(m, key), -1);
-    }
+    if (s < 0)
+        s = (int)rows_fetch(m, key);
     m->slot[s].pinned = m->at + 1;
     if (bits)
         clean(m, (unsigned)s);
@@ -260,10 +281,11 @@ unsigned sg_template_out(struct template *m, uint32_t ref, unsigned piece, enum 
     int32_t key = sg_template_key(ref, piece);
     int s = rows_piece_of(m, key)->slot;
     facts_end(m, key);
-    if (s < 0) {
+    if (s < 0 && keep) {
+        s = (int)rows_fetch(m, key);
+    } else if (s < 0) {
+        rows_overtaken(m, rows_piece_of(m, key));
         s = (int)slot_take(m, key);
-        if (keep)
-            sg_x86_vm(&m->x, V_LOADU32, (unsigned)s, 0, sg_template_place(m, key), -1);
     }
     if (keep && m->slot[s].raw && m->slot[s].raw != raw)
         clean(m, (unsigned)s);
@@ -276,7 +298,7 @@ unsigned sg_template_out(struct template *m, uint32_t ref, unsigned piece, enum 
 bool sg_template_near(struct template *m, uint32_t ref, unsigned piece)
 {
     const struct piece *p = rows_piece_of(m, sg_template_key(ref, piece));
-    return p->slot >= 0 || (!p->dead && p->next != UINT32_MAX && p->next - m->at < 200);
+    return p->slot >= 0 || p->raw || (!p->dead && p->next != UINT32_MAX && p->next - m->at < 200);
 }
 
 bool sg_template_become(struct template *m, uint32_t from, uint32_t to, unsigned piece, enum raw_kind raw,
@@ -288,6 +310,7 @@ bool sg_template_become(struct template *m, uint32_t from, uint32_t to, unsigned
         return false;
     facts_end(m, key);
     facts_end(m, old);
+    rows_overtaken(m, q);
     if (q->slot >= 0)
         m->slot[q->slot] = (struct slot){.key = NO_KEY};
     q->slot = p->slot;
@@ -321,9 +344,11 @@ void sg_template_op(struct template *m, enum sg_x86_v v, unsigned d, unsigned a,
 void sg_template_write_row(struct template *m, uint32_t ref, bool wide)
 {
     for (unsigned p = 0; p < (wide ? 4u : 2u); p++) {
-        int s = rows_piece_of(m, sg_template_key(ref, p))->slot;
-        if (s >= 0)
-            write_back(m, (unsigned)s);
+        const struct piece *q = rows_piece_of(m, sg_template_key(ref, p));
+        if (q->raw)
+            sg_template_get(m, ref, p, true);
+        if (q->slot >= 0)
+            write_back(m, (unsigned)q->slot);
     }
 }
 
@@ -333,6 +358,7 @@ void sg_template_drop_row(struct template *m, uint32_t ref, bool wide)
         int32_t key = sg_template_key(ref, p);
         struct piece *x = rows_piece_of(m, key);
         facts_end(m, key);
+        rows_overtaken(m, x);
         if (x->slot >= 0)
             m->slot[x->slot] = (struct slot){.key = NO_KEY};
         x->slot = -1;
@@ -358,6 +384,8 @@ void sg_template_flush(struct template *m)
     for (unsigned i = 0; i < SLOTS; i++)
         if (m->slot[i].key != NO_KEY)
             write_back(m, i);
+    if (m->put_by) /* it does not happen: they have come again */
+        m->failed = true;
 }
 
 void sg_template_forget(struct template *m)
