@@ -21,7 +21,7 @@ static float uniform32(const struct dt_fill *f, uint64_t seed, uint64_t i)
 
 /* Pieces of f32 and of halves rounded from them as vectors: the same operations on each element, compiled for several
  * instruction sets. */
-#if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && !defined __SANITIZE_ADDRESS__ && \
+#if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && !defined __SANITIZE_ADDRESS__ &&                   \
     !defined __SANITIZE_THREAD__
 #define MANY __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else

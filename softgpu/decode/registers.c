@@ -3,8 +3,9 @@
  * Positions are instruction numbers; a range covers every position at which the register is live on any path. Two
  * registers share a row only if their ranges are disjoint including both ends, so that an operation's destination never
  * overlaps a source; but a sum of floats takes the row of the one that it adds to and ends, as if the program had named
- * one register: what a thread sums up stays in one place, and in the CPU's nearest cache. Without flow information (a function that has no graph) each register has its own row. Registers
- * that may be read before they are written are listed, to be cleared when a block starts.
+ * one register: what a thread sums up stays in one place, and in the CPU's nearest cache. Without flow information (a
+ * function that has no graph) each register has its own row. Registers that may be read before they are written are
+ * listed, to be cleared when a block starts.
  */
 #include "softgpu/decode/decode-priv.h"
 

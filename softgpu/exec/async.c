@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* Tiles move on along their rows: what stands behind each line that was read comes next. There are too many rows for the
- * CPU to see it by itself. */
+/* Tiles move on along their rows: what stands behind each line that was read comes next. There are too many rows for
+ * the CPU to see it by itself. */
 static void copy_ahead(const uint8_t *base, const uint32_t off[SG_LANES], uint32_t size)
 {
     unsigned run = 1;

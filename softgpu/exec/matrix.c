@@ -333,7 +333,7 @@ const struct sg_op *sg_mma(struct sg_warp *w, const struct sg_op *op)
     return op + 1;
 }
 
-/* ---- mma one after the other, for compiled code ------------------------------------------------------------------- */
+/* ---- mma one after the other, for compiled code ------------------------------------------------------------------ */
 static bool among(const uint32_t *ref, unsigned n, uint32_t one)
 {
     for (unsigned i = 0; i < n; i++)

@@ -1,6 +1,6 @@
-/* Pieces of template-plain.c by hand: functions that may use general registers alone, as gcc sees them, use a few vector
- * registers between the lines. zmm28 to zmm30 and the masks are free there (template-priv.h); zmm26 and zmm27 are put
- * by and come back.
+/* Pieces of template-plain.c by hand: functions that may use general registers alone, as gcc sees them, use a few
+ * vector registers between the lines. zmm28 to zmm30 and the masks are free there (template-priv.h); zmm26 and zmm27
+ * are put by and come back.
  */
 #ifndef DT_SOFTGPU_JIT_TEMPLATE_PLAIN_H
 #define DT_SOFTGPU_JIT_TEMPLATE_PLAIN_H
@@ -37,14 +37,14 @@ SG_GENERAL_INLINE bool sg_plain_stray(const void *row, bool wide, uint32_t m, co
     "vpternlogq $0xFE, %%zmm29, %%zmm30, %%zmm26%{%%k2%}\n\t"
 #define LOOK64(p) "vmovdqu64 64*" #p "(%[row]), %%zmm28\n\tvpaddq (%[b])%{1to8%}, %%zmm28, %%zmm28\n\t" LOOK8(p)
 #define LOOK32(p)                                                                                                      \
-    "vmovdqu32 32*" #p "(%[row]), %%ymm28\n\tvpaddd (%[b])%{1to8%}, %%ymm28, %%ymm28\n\t"                                \
+    "vmovdqu32 32*" #p "(%[row]), %%ymm28\n\tvpaddd (%[b])%{1to8%}, %%ymm28, %%ymm28\n\t"                              \
     "vpmovzxdq %%ymm28, %%zmm28\n\t" LOOK8(p)
 #define LOOK_AT(EIGHT)                                                                                                 \
     __asm__ volatile(KEEP "kmovd %[m], %%k1\n\t"                                                                       \
-                          "vpxorq %%zmm26, %%zmm26, %%zmm26\n\tvpxorq %%zmm27, %%zmm27, %%zmm27\n\t" EIGHT(0)          \
-                              EIGHT(1) EIGHT(2) EIGHT(3) "vptestmq 40(%[b])%{1to8%}, %%zmm26, %%k2\n\t"                \
-                                                         "vptestmq 32(%[b])%{1to8%}, %%zmm27, %%k3\n\t"                \
-                                                         "kortestw %%k2, %%k3\n\tsetne %[out]\n\t" GIVE                \
+                          "vpxorq %%zmm26, %%zmm26, %%zmm26\n\tvpxorq %%zmm27, %%zmm27, %%zmm27\n\t" EIGHT(0) EIGHT(1) \
+                              EIGHT(2) EIGHT(3) "vptestmq 40(%[b])%{1to8%}, %%zmm26, %%k2\n\t"                         \
+                                                "vptestmq 32(%[b])%{1to8%}, %%zmm27, %%k3\n\t"                         \
+                                                "kortestw %%k2, %%k3\n\tsetne %[out]\n\t" GIVE                         \
                      : [out] "=&q"(out), [keep] "=&o"(keep)                                                            \
                      : [row] "r"(row), [b] "r"(b), [at] "r"(at), [m] "r"(m)                                            \
                      : "memory", "cc")
@@ -65,9 +65,11 @@ SG_GENERAL_INLINE void sg_plain_load4(const uint64_t at[SG_LANES], uint32_t *con
 {
     struct sg_plain_keep keep;
     uint64_t r;
-#define ONE(h, j, b, z) "movq 128*" #h "+8*" #j "+32*" #b "(%[at]), %[r]\n\tvinserti32x4 $" #b ", (%[r]), %%" z ", %%" z "\n\t"
+#define ONE(h, j, b, z)                                                                                                \
+    "movq 128*" #h "+8*" #j "+32*" #b "(%[at]), %[r]\n\tvinserti32x4 $" #b ", (%[r]), %%" z ", %%" z "\n\t"
 #define FOUR(h, j, x, z)                                                                                               \
-    "movq 128*" #h "+8*" #j "(%[at]), %[r]\n\tvmovdqu32 (%[r]), %%" x "\n\t" ONE(h, j, 1, z) ONE(h, j, 2, z) ONE(h, j, 3, z)
+    "movq 128*" #h "+8*" #j "(%[at]), %[r]\n\tvmovdqu32 (%[r]), %%" x "\n\t" ONE(h, j, 1, z) ONE(h, j, 2, z)           \
+        ONE(h, j, 3, z)
 #define ROW4(h, e, z) "movq 8*" #e "(%[d]), %[r]\n\tvmovdqu32 %%" z ", 64*" #h "(%[r])\n\t"
 #define HALF(h)                                                                                                        \
     FOUR(h, 0, "xmm28", "zmm28")                                                                                       \

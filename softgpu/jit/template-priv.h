@@ -1,9 +1,9 @@
 /* Inside the template tier: a unit of machine code under construction, and what its files use of each other.
  *
  * Registers of the CPU. rbx: the warp; rbp: its rows, r12: the launch's constants, both some bytes further on (the
- * code's `bias`, TEMPLATE_BIAS), so that more of them have a displacement of 8 bits; r13: sg_template_table; r14: the worker; r15: shared memory. All
- * other general registers, zmm28 to zmm31 and the masks are for the operation at hand, but that zmm31 has PTX's NaN
- * where `nan` says so. zmm0 to zmm27 hold pieces of rows.
+ * code's `bias`, TEMPLATE_BIAS), so that more of them have a displacement of 8 bits; r13: sg_template_table; r14: the
+ * worker; r15: shared memory. All other general registers, zmm28 to zmm31 and the masks are for the operation at hand,
+ * but that zmm31 has PTX's NaN where `nan` says so. zmm0 to zmm27 hold pieces of rows.
  *
  * A piece is 64 bytes of the warp's rows or of the constants: 16 lanes of 32 bits or 8 of 64. Its key is its offset
  * divided by 64, and the number of its base, as in a ref. What a piece has in a register may be newer than what is in

@@ -83,7 +83,7 @@ static void test_uniform(void **state)
  * NaNs among them, and any range is a piece of the whole. */
 static void test_long(void **state)
 {
-    static const char *const ends[] = {"[-1, 1]",     "[-1e-5, 1e-5]", "[-1e-7, 1e-7]",
+    static const char *const ends[] = {"[-1, 1]",    "[-1e-5, 1e-5]", "[-1e-7, 1e-7]",
                                        "[0, 65504]", "[-65504, 0]",   "[6e-5, 6.2e-5]"};
     enum { COUNT = 3000 };
     for (size_t k = 0; k < sizeof ends / sizeof *ends; k++) {
@@ -235,7 +235,8 @@ static void test_half(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_uniform), cmocka_unit_test(test_long), cmocka_unit_test(test_other_fills),
-                                       cmocka_unit_test(test_seed_add), cmocka_unit_test(test_half)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_uniform), cmocka_unit_test(test_long),
+                                       cmocka_unit_test(test_other_fills), cmocka_unit_test(test_seed_add),
+                                       cmocka_unit_test(test_half)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,11 +25,12 @@ static const struct shape {
     const char *name;
     unsigned a, b, c; /* registers */
     enum { F16, BF16, TF32, FP8 } kind;
-} shapes[] = {{"m16n8k8.row.col.f32.f16.f16.f32", 2, 1, 4, F16},   {"m16n8k16.row.col.f32.f16.f16.f32", 4, 2, 4, F16},
-              {"m16n8k8.row.col.f32.bf16.bf16.f32", 2, 1, 4, BF16}, {"m16n8k16.row.col.f32.bf16.bf16.f32", 4, 2, 4, BF16},
-              {"m16n8k8.row.col.f16.f16.f16.f16", 2, 1, 2, F16},    {"m16n8k16.row.col.f16.f16.f16.f16", 4, 2, 2, F16},
-              {"m16n8k4.row.col.f32.tf32.tf32.f32", 2, 1, 4, TF32}, {"m16n8k8.row.col.f32.tf32.tf32.f32", 4, 2, 4, TF32},
-              {"m16n8k32.row.col.f32.e4m3.e5m2.f32", 4, 2, 4, FP8}};
+} shapes[] = {
+    {"m16n8k8.row.col.f32.f16.f16.f32", 2, 1, 4, F16},    {"m16n8k16.row.col.f32.f16.f16.f32", 4, 2, 4, F16},
+    {"m16n8k8.row.col.f32.bf16.bf16.f32", 2, 1, 4, BF16}, {"m16n8k16.row.col.f32.bf16.bf16.f32", 4, 2, 4, BF16},
+    {"m16n8k8.row.col.f16.f16.f16.f16", 2, 1, 2, F16},    {"m16n8k16.row.col.f16.f16.f16.f16", 4, 2, 2, F16},
+    {"m16n8k4.row.col.f32.tf32.tf32.f32", 2, 1, 4, TF32}, {"m16n8k8.row.col.f32.tf32.tf32.f32", 4, 2, 4, TF32},
+    {"m16n8k32.row.col.f32.e4m3.e5m2.f32", 4, 2, 4, FP8}};
 
 static uint64_t state = 1;
 static uint32_t draw(void)

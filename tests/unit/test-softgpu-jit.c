@@ -158,7 +158,7 @@ static const char small[] = HEAD
 
 /* More sums than the CPU has registers, NaNs among them, over one block: each step makes 48 of the 48 before, so that
  * some take the place of what they add to and others do not; between, bits of some are looked at, some are added to
- * behind a predicate, stored and loaded in a shape that only running shows. Values that are written again unread, too. */
+ * behind a predicate, stored and loaded in a shape that only running shows. Values are written again unread, too. */
 static size_t many_sums(char *text, size_t room)
 {
     enum { SUMS = 48, STEPS = 4 };
@@ -189,12 +189,13 @@ static size_t many_sums(char *text, size_t room)
             if (i % 13 == 0)
                 fprintf(f, "st.shared.f32 [%%r9], %%s%d; ld.shared.f32 %%s%d, [%%r9];\n", to, to);
             if (i % 17 == 0)
-                fprintf(f, "sub.f32 %%f2, %%s%d, %%s%d; sub.f32 %%f2, %%f2, %%f2; selp.f32 %%s%d, %%f2, %%s%d, %%p1;\n", to,
-                        to, to, to);
+                fprintf(f, "sub.f32 %%f2, %%s%d, %%s%d; sub.f32 %%f2, %%f2, %%f2; selp.f32 %%s%d, %%f2, %%s%d, %%p1;\n",
+                        to, to, to, to);
         }
     for (int i = 0; i < SUMS; i++)
         fprintf(f, "st.global.f32 [%%rd3+%d], %%s%d;\n", 2097152 + 16384 * i, SUMS * STEPS + i);
-    fprintf(f, "add.u32 %%r6, %%r6, 1; setp.lt.u32 %%p2, %%r6, 3; @%%p2 bra L; st.global.u32 [%%rd3+1048576], %%r20; ret; }\n");
+    fprintf(f, "add.u32 %%r6, %%r6, 1; setp.lt.u32 %%p2, %%r6, 3; @%%p2 bra L; st.global.u32 [%%rd3+1048576], %%r20; "
+               "ret; }\n");
     long n = ftell(f);
     return fclose(f) == 0 && n > 0 ? (size_t)n : 0;
 }
