@@ -279,6 +279,15 @@ static void parting(struct template *m, uint32_t i)
     unit_leave(m, i);
 }
 
+/* From operation i on the warp only exits: nobody looks at its rows any more. */
+static bool unit_over(const struct template *m, int64_t i)
+{
+    if (m->masked || i < 0 || i >= m->c->nop)
+        return false;
+    i += begins(op_of(m, (uint32_t)i));
+    return i < m->c->nop && op_of(m, (uint32_t)i)->fn == sg_exit && op_of(m, (uint32_t)i)->guard == SG_NONE;
+}
+
 static void unit_block(struct template *m, uint32_t from)
 {
     uint32_t end = end_of(m, from);
@@ -296,7 +305,8 @@ static void unit_block(struct template *m, uint32_t from)
         const struct sg_op *op = op_of(m, i);
         sg_template_begin(m, i);
         if (stops(op)) {
-            sg_template_flush(m);
+            if (!unit_over(m, op->fn == sg_bra && op->guard == SG_NONE ? (int64_t)i + op->imm : (int64_t)i))
+                sg_template_flush(m);
             if (op->fn == sg_bra && op->guard == SG_NONE)
                 unit_go_to(m, (int64_t)i + op->imm);
             else if ((op->fn == sg_bra || op->fn == sg_exit || op->fn == sg_trap) && op->guard != SG_NONE)
@@ -318,7 +328,8 @@ static void unit_block(struct template *m, uint32_t from)
                 i = last;
         }
     }
-    sg_template_flush(m);
+    if (!unit_over(m, end))
+        sg_template_flush(m);
     unit_go_to(m, end);
 }
 
