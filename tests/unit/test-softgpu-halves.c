@@ -1,7 +1,7 @@
-/* softgpu/exec/matrix-blocks.inc: mma of floats gives the same bits on each instruction set, which do it in different
- * ways, and by compiled code, which does several at once: halves and sums at random, infinities, NaNs and subnormals
- * among them, and numbers so far apart that the order of the sums shows. Some share A, some B; some write what the next
- * ones read. The program runs itself once for each, since a process has one.
+/* softgpu/exec/matrix-blocks.inc: mma of floats and of bytes gives the same bits on each instruction set, which do it
+ * in different ways, and by compiled code, which does several at once: halves and sums at random, infinities, NaNs and
+ * subnormals among them, and numbers so far apart that the order of the sums shows. Some share A, some B; some write
+ * what the next ones read. The program runs itself once for each, since a process has one.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,13 +24,20 @@ enum { WARPS = 1024, LANES = WARPS * 32, IN = 12, OUT = 12 };
 static const struct shape {
     const char *name;
     unsigned a, b, c; /* registers */
-    enum { F16, BF16, TF32, FP8 } kind;
-} shapes[] = {
-    {"m16n8k8.row.col.f32.f16.f16.f32", 2, 1, 4, F16},    {"m16n8k16.row.col.f32.f16.f16.f32", 4, 2, 4, F16},
-    {"m16n8k8.row.col.f32.bf16.bf16.f32", 2, 1, 4, BF16}, {"m16n8k16.row.col.f32.bf16.bf16.f32", 4, 2, 4, BF16},
-    {"m16n8k8.row.col.f16.f16.f16.f16", 2, 1, 2, F16},    {"m16n8k16.row.col.f16.f16.f16.f16", 4, 2, 2, F16},
-    {"m16n8k4.row.col.f32.tf32.tf32.f32", 2, 1, 4, TF32}, {"m16n8k8.row.col.f32.tf32.tf32.f32", 4, 2, 4, TF32},
-    {"m16n8k32.row.col.f32.e4m3.e5m2.f32", 4, 2, 4, FP8}};
+    enum { F16, BF16, TF32, FP8, BYTES } kind;
+} shapes[] = {{"m16n8k8.row.col.f32.f16.f16.f32", 2, 1, 4, F16},
+              {"m16n8k16.row.col.f32.f16.f16.f32", 4, 2, 4, F16},
+              {"m16n8k8.row.col.f32.bf16.bf16.f32", 2, 1, 4, BF16},
+              {"m16n8k16.row.col.f32.bf16.bf16.f32", 4, 2, 4, BF16},
+              {"m16n8k8.row.col.f16.f16.f16.f16", 2, 1, 2, F16},
+              {"m16n8k16.row.col.f16.f16.f16.f16", 4, 2, 2, F16},
+              {"m16n8k4.row.col.f32.tf32.tf32.f32", 2, 1, 4, TF32},
+              {"m16n8k8.row.col.f32.tf32.tf32.f32", 4, 2, 4, TF32},
+              {"m16n8k32.row.col.f32.e4m3.e5m2.f32", 4, 2, 4, FP8},
+              {"m16n8k32.row.col.s32.s8.s8.s32", 4, 2, 4, BYTES},
+              {"m16n8k16.row.col.satfinite.s32.u8.s8.s32", 2, 1, 4, BYTES},
+              {"m16n8k32.row.col.s32.s8.u8.s32", 4, 2, 4, BYTES},
+              {"m8n8k16.row.col.s32.u8.u8.s32", 1, 1, 2, BYTES}};
 
 static uint64_t state = 1;
 static uint32_t draw(void)
@@ -122,7 +129,9 @@ static int child(void)
         state = k + 1;
         for (unsigned i = 0; i < IN * LANES; i++) {
             bool sum = i >= 8 * LANES;
-            if (sum ? s->c == 2 : s->kind <= BF16)
+            if (s->kind == BYTES)
+                memory[i] = draw() % 64 ? draw() : draw() % 2 ? 0x80808080 : 0xFFFFFFFF;
+            else if (sum ? s->c == 2 : s->kind <= BF16)
                 memory[i] = half(s->kind == BF16) | half(s->kind == BF16) << 16;
             else if (sum || s->kind == TF32)
                 memory[i] = any_float();
@@ -140,7 +149,7 @@ static int child(void)
         unsigned numbers = 0;
         const uint32_t infinite = s->c == 2 ? 0x7C00 : 0x7F800000;
         for (unsigned i = IN * LANES; i < (IN + 4) * LANES; i++)
-            numbers += (memory[i] & infinite) != infinite;
+            numbers += s->kind == BYTES || (memory[i] & infinite) != infinite;
         char hash[DT_SHA256_TEXT];
         dt_sha256_text(memory + IN * LANES, (size_t)OUT * LANES * 4, hash);
         printf("%s: %d, %s, %u numbers\n", s->name, r, hash, numbers);
