@@ -2,8 +2,10 @@
  *
  * Positions are instruction numbers; a range covers every position at which the register is live on any path. Two
  * registers share a row only if their ranges are disjoint including both ends, so that an operation's destination never
- * overlaps a source. Without flow information (a function that has no graph) each register has its own row. Registers
- * that may be read before they are written are listed, to be cleared when a block starts.
+ * overlaps a source; but a sum of floats takes the row of the one that it adds to and ends, as if the program had named
+ * one register: what a thread sums up stays in one place, and in the CPU's nearest cache. Without flow information (a
+ * function that has no graph) each register has its own row. Registers that may be read before they are written are
+ * listed, to be cleared when a block starts.
  */
 #include "softgpu/decode/decode-priv.h"
 
@@ -11,7 +13,7 @@
 #include <string.h>
 
 struct range {
-    uint32_t reg, from, to, bytes;
+    uint32_t reg, from, to, bytes, row;
 };
 struct scan {
     uint32_t *from, *to, at;
@@ -73,6 +75,19 @@ static bool live_ranges(const struct ptx_function *f, uint32_t *from, uint32_t *
     return true;
 }
 
+/* Is `reg` the sum that f's instruction `at` makes of `source` and others? */
+static bool adds_to(const struct ptx_function *f, uint32_t at, uint32_t reg, uint32_t source)
+{
+    const struct ptx_inst *i = &f->inst[at];
+    if ((i->op != PTX_OP_FMA && i->op != PTX_OP_ADD) || i->pred != PTX_NO_REG || i->type[0] != PTX_F32 ||
+        i->opnd[0].kind != PTX_O_REG || i->opnd[0].reg != reg)
+        return false;
+    for (unsigned k = i->op == PTX_OP_FMA ? 3 : 1; k < i->nopnd; k++)
+        if (i->opnd[k].kind == PTX_O_REG && i->opnd[k].reg == source)
+            return true;
+    return false;
+}
+
 int sg_assign_registers(struct sg_dec *d, struct sg_fn_regs *fn)
 {
     const struct ptx_function *f = fn->f;
@@ -100,7 +115,8 @@ int sg_assign_registers(struct sg_dec *d, struct sg_fn_regs *fn)
     for (uint32_t i = 0; i < n; i++) {
         if (flow && to[i] == UINT32_MAX)
             continue; /* never used */
-        r[count++] = (struct range){i, flow ? from[i] : 0, flow ? to[i] : UINT32_MAX, registers_row_bytes(&f->reg[i])};
+        r[count++] =
+            (struct range){i, flow ? from[i] : 0, flow ? to[i] : UINT32_MAX, registers_row_bytes(&f->reg[i]), 0};
     }
     if (count)
         qsort(r, count, sizeof *r, by_start);
@@ -116,12 +132,19 @@ int sg_assign_registers(struct sg_dec *d, struct sg_fn_regs *fn)
             } else {
                 k++;
             }
-        size_t k = idle.n;
+        size_t k = idle.n, sum = active.n;
+        for (size_t j = 0; flow && !entry[r[i].reg] && sum == active.n && j < active.n; j++)
+            if (active.p[j].to == r[i].from && active.p[j].bytes == r[i].bytes &&
+                adds_to(f, r[i].from, r[i].reg, active.p[j].reg))
+                sum = j;
         while (k > 0 && idle.p[k - 1].bytes != r[i].bytes)
             k--;
         uint32_t at;
-        if (k > 0) {
-            at = idle.p[k - 1].reg;
+        if (sum < active.n) {
+            at = active.p[sum].row;
+            active.p[sum] = active.p[--active.n];
+        } else if (k > 0) {
+            at = idle.p[k - 1].row;
             idle.p[k - 1] = idle.p[--idle.n];
         } else {
             uint32_t align = r[i].bytes == 4 ? 4 : 128;
@@ -133,7 +156,8 @@ int sg_assign_registers(struct sg_dec *d, struct sg_fn_regs *fn)
         ref[r[i].reg] = at;
         if ((!flow || entry[r[i].reg]) && !dt_push(&d->clear, (struct sg_clear){at, r[i].bytes}))
             rc = DT_E_NOMEM;
-        if (!dt_push(&active, (struct range){at, r[i].from, r[i].to, r[i].bytes}))
+        r[i].row = at;
+        if (!dt_push(&active, r[i]))
             rc = DT_E_NOMEM;
     }
     free(active.p);

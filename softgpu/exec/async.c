@@ -2,17 +2,28 @@
  *
  * Where all lanes copy all of their 4, 8 or 16 bytes, the warp is bounds and alignment once, as in the lane loops of
  * loads (lanes-mem.inc). Otherwise a lane at a time: copies that read less and
- * fill, faults, the checking modes, races.
+ * fill, faults, the checking modes.
  */
 #include "softgpu/exec/exec-priv.h"
 
 #include <string.h>
 
+/* Tiles move on along their rows: what stands behind each line that was read comes next. There are too many rows for
+ * the CPU to see it by itself. */
+static void copy_ahead(const uint8_t *base, const uint32_t off[SG_LANES], uint32_t size)
+{
+    unsigned run = 1;
+    while (run < SG_LANES && off[run] == off[run - 1] + size)
+        run++;
+    for (unsigned l = 0; l < SG_LANES; l += 64 / size)
+        __builtin_prefetch(base + off[l] + run * size);
+}
+
 /* All 32 lanes, whole, of one allocation, into the block's own shared memory: bounds and alignment at once. False:
  * nothing happened, lane by lane. */
 static bool cp_async_whole(struct sg_warp *w, const struct sg_op *op, const uint32_t *ext)
 {
-    if (w->mask != SG_ALL || w->wk->check || w->wk->race || op->space != PTX_SHARED || op->flags & SG_A64)
+    if (w->mask != SG_ALL || w->wk->check || op->space != PTX_SHARED || op->flags & SG_A64)
         return false;
     const uint32_t *a = SG_P(uint32_t, op->a), size = op->size,
                    *n = ext[0] == UINT32_MAX ? NULL : SG_P(uint32_t, ext[0]);
@@ -52,6 +63,7 @@ static bool cp_async_whole(struct sg_warp *w, const struct sg_op *op, const uint
     else
         COPY(4)
 #undef COPY
+    copy_ahead((const uint8_t *)(uintptr_t)low, off, size);
     if (w->wk->track) {
         uint64_t before = w->wk->sectors[0];
         sg_track_offsets(w, op, r, low, off, size, SG_READ);

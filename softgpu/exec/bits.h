@@ -46,15 +46,27 @@ static inline int32_t sg_sat_s32(int64_t x)
     return x > INT32_MAX ? INT32_MAX : x < INT32_MIN ? INT32_MIN : (int32_t)x;
 }
 static inline int64_t sg_s24(uint32_t a) { return (int32_t)(a << 8) >> 8; }
+/* Quotients of 32 bits by f64, which CPUs have for vectors: both are exact there, and where a / b is no integer it is
+ * further from one than 2^-53 of it, so that rounding does not get there. */
+static inline uint32_t sg_div_u32(uint32_t a, uint32_t b)
+{
+    const uint32_t q = (uint32_t)(int64_t)((double)a / (double)(b ? b : 1));
+    return b ? q : ~0u;
+}
+static inline uint32_t sg_rem_u32(uint32_t a, uint32_t b) { return b ? a - sg_div_u32(a, b) * b : a; }
 static inline uint32_t sg_div_s32(int32_t a, int32_t b)
 {
-    return !b ? ~0u : b == -1 ? 0u - (uint32_t)a : (uint32_t)(a / b);
+    const uint32_t q = (uint32_t)(int32_t)((double)a / (double)(b && b != -1 ? b : 1));
+    return !b ? ~0u : b == -1 ? 0u - (uint32_t)a : q;
 }
 static inline uint64_t sg_div_s64(int64_t a, int64_t b)
 {
     return !b ? ~0ull : b == -1 ? 0ull - (uint64_t)a : (uint64_t)(a / b);
 }
-static inline uint32_t sg_rem_s32(int32_t a, int32_t b) { return !b ? (uint32_t)a : b == -1 ? 0u : (uint32_t)(a % b); }
+static inline uint32_t sg_rem_s32(int32_t a, int32_t b)
+{
+    return b ? (uint32_t)a - sg_div_s32(a, b) * (uint32_t)b : (uint32_t)a;
+}
 static inline uint64_t sg_rem_s64(int64_t a, int64_t b) { return !b ? (uint64_t)a : b == -1 ? 0u : (uint64_t)(a % b); }
 static inline uint32_t sg_popc(uint32_t a)
 {

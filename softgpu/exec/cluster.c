@@ -84,6 +84,15 @@ void sg_cluster_block_konst(const struct sg_block *b)
 {
     const uint32_t *c = b->wk->run->cluster;
     uint32_t in[3];
+    for (unsigned i = 0; i < 3 && !b->fresh; i++) { /* all else is the place's */
+        uint32_t *row = (uint32_t *)(void *)(b->konst + SG_BLOCK_CLUSTERID + i * 128), id = b->id[i];
+        if (c[i] != 1)
+            id /= c[i];
+        if (*row != id)
+            cluster_fill((uint8_t *)row, id);
+    }
+    if (!b->fresh)
+        return;
     cluster_place(c, b->rank, in);
     for (unsigned i = 0; i < 3; i++) {
         cluster_fill(b->konst + SG_BLOCK_CLUSTERID + i * 128, b->id[i] / c[i]);
@@ -228,10 +237,12 @@ static void complete(struct sg_cluster *cl)
 void sg_cluster_leave(struct sg_warp *w, uint32_t lanes)
 {
     struct sg_cluster *cl = w->blk->cl;
-    cl->alive -= (uint32_t)__builtin_popcount(lanes);
-    cl->arrived -= (uint32_t)__builtin_popcount(lanes & w->arrived & ~w->passed);
-    w->arrived &= ~lanes;
-    w->passed &= ~lanes;
+    cl->alive -= sg_count(lanes);
+    if (w->arrived | w->passed) {
+        cl->arrived -= sg_count(lanes & w->arrived & ~w->passed);
+        w->arrived &= ~lanes;
+        w->passed &= ~lanes;
+    }
     complete(cl);
 }
 

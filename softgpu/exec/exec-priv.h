@@ -16,6 +16,12 @@ static inline bool sg_lines_beside(const struct sg_fragment *f, const struct sg_
 {
     return f->per == 1 || (f->role == SG_MAT_B ? m->row : m->col) == m->size;
 }
+struct sg_mma_run { /* of mma of one kind: `rows` refs each, and where those of A, B and C begin; sg_mma_plan */
+    uint8_t *base;
+    const uint32_t *ref[SG_MMA_RUN];
+    unsigned rows, at_a, at_b, at_c, n, same, pair, fresh;
+    uint64_t lay;
+};
 struct sg_products { /* matrix.inc, per instruction set; `lay` is what lay_f or lay_i make of B */
     void (*lay_f)(const struct sg_tiles *s, const uint32_t *const *b, void *lay);
     void (*lay_i)(const struct sg_tiles *s, const uint32_t *const *b, void *lay);
@@ -28,9 +34,15 @@ struct sg_products { /* matrix.inc, per instruction set; `lay` is what lay_f or 
     void (*offsets)(const struct sg_fragment *f, const struct sg_lines *m, unsigned i, uint32_t *off);
     void (*fetch)(const struct sg_fragment *f, const struct sg_lines *m, void *const *reg);
     void (*put)(const struct sg_fragment *f, const struct sg_lines *m, void *const *reg);
-    /* The whole of a product of halves with sums in f32, or NULL; false: it is not one of its own, nothing is done. */
-    bool (*halves)(const struct sg_tiles *s, const uint32_t *const *a, const uint32_t *const *b,
+    /* matrix-blocks.inc, or all NULL. The product of floats, with what take_f and give_f do; add: not from zero; false:
+     * nothing is done. Some mma of one kind. ldmatrix and stmatrix of n matrices: where rows are in shared memory
+     * (false: one is not, or misaligned); rows to registers, and back. */
+    bool (*blocks)(const struct sg_tiles *s, bool half, bool add, const uint32_t *const *a, const float *lay,
                    const uint32_t *const *c, uint32_t *const *d);
+    void (*run)(const struct sg_tiles *s, bool half, const struct sg_mma_run *m);
+    bool (*matrices_at)(const uint32_t *a, uint32_t off, unsigned n, uint8_t *shared, uint64_t bytes, uint8_t **at);
+    void (*matrices_get)(const uint8_t *const *row, unsigned n, bool turned, uint32_t *const *d);
+    void (*matrices_put)(uint8_t *const *row, unsigned n, bool turned, const uint32_t *const *v);
 };
 extern const struct sg_products sg_products_v1, sg_products_v3, sg_products_v4;
 const struct sg_products *sg_isa_products(void); /* those for this CPU */

@@ -199,6 +199,16 @@ sg_handler sg_tensor_load, sg_tensor_store, sg_tensor_prefetch, sg_tensormap_rep
 /* ---- for jit/: what compiled code leaves to the interpreter ------------------------------------------------------ */
 const struct sg_op *sg_switch(struct sg_warp *w, const struct sg_op *bb); /* at a BB, with other fragments waiting */
 const struct sg_op *sg_out_of_fuel(struct sg_warp *w, const struct sg_op *bb);
+/* matrix.c: how many mma from `op` on, of one kind, sg_mma_some() does at once, of whole warps, and how; 0: that one it
+ * does not. A bit each: A is that of the one before; done together with the next one; B is not laid out yet. */
+enum { SG_MMA_RUN = 16 };
+struct sg_mma_plan {
+    uint16_t n, same, pair, fresh;
+    uint64_t lay; /* 4 bits each: where B is laid out */
+};
+struct sg_mma_plan sg_mma_plan(const struct sg_code *c, const struct sg_op *op, const struct sg_op *end);
+/* how: n, same, pair, fresh, from the low bits on */
+void sg_mma_some(struct sg_warp *w, const struct sg_op *op, uint64_t how, uint64_t lay);
 /* track.c: a warp read or wrote bytes [lo, lo + bytes) of an allocation */
 void sg_track_range(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t lo, uint64_t bytes,
                     enum sg_access how);

@@ -2,6 +2,6 @@
  * isa.c. */
 #define SG_TABLE sg_lanes_v1
 #define SG_PRODUCTS sg_products_v1
-#define SG_MMA_HALVES NULL
+#define SG_MATRIX_BLOCKS NULL, NULL, NULL, NULL, NULL
 #include "softgpu/exec/lanes.inc"
 #include "softgpu/exec/matrix.inc"

@@ -3,7 +3,7 @@
 #pragma GCC target("arch=x86-64-v3")
 #define SG_TABLE sg_lanes_v3
 #define SG_PRODUCTS sg_products_v3
-#define SG_MMA_HALVES NULL
+#define SG_MATRIX_BLOCKS NULL, NULL, NULL, NULL, NULL
 #include "softgpu/exec/lanes.inc"
 #include "softgpu/exec/matrix.inc"
 #else

@@ -3,9 +3,8 @@
 #pragma GCC target("arch=x86-64-v4,prefer-vector-width=512")
 #define SG_TABLE sg_lanes_v4
 #define SG_PRODUCTS sg_products_v4
-#define SG_MMA_HALVES mma_halves
+#define SG_MATRIX_BLOCKS blocks_f, run_f, matrices_at, matrices_get, matrices_put
 #include "softgpu/exec/lanes.inc"
-#include "softgpu/exec/matrix-halves.inc"
 #include "softgpu/exec/matrix.inc"
 #else
 #include "softgpu/exec/exec-priv.h"

@@ -20,7 +20,7 @@
  * rounded to f16 once at the end where D is f16. Subnormals count, any NaN gives the canonical one. f64: the same in
  * f64, in the rounding mode asked for. Integers: exact sum, then cut to 32 bits, or clamped with .satfinite. The manual
  * leaves order, rounding and intermediate precision of floats open, and tensor cores differ from each other there;
- * docs/CHOICES.md. matrix.inc does the products, matrix-halves.inc the commonest.
+ * docs/CHOICES.md. matrix.inc does the products, matrix-blocks.inc those of floats by AVX-512.
  *
  * All 32 lanes must be there (the operation before is a bar.warp.sync of all): less is undefined in PTX, and a fault
  * here.
@@ -204,11 +204,11 @@ static void mma_float(struct sg_warp *w, const struct sg_mma *s, const uint32_t 
     float lay[MAX_N], acc[MAX_SUMS];
     const unsigned tiles = s->tiles.high * s->tiles.wide;
     rows_of(w, ref, s->at_c + s->c.regs, row);
-    if (p->halves && s->c.type == PTX_F32 && s->d.type == PTX_F32 &&
-        p->halves(&s->tiles, (const uint32_t *const *)row + s->at_a, (const uint32_t *const *)row + s->at_b,
+    p->lay_f(&s->tiles, (const uint32_t *const *)row + s->at_b, lay);
+    if (p->blocks && s->c.type == s->d.type &&
+        p->blocks(&s->tiles, s->c.type == PTX_F16, true, (const uint32_t *const *)row + s->at_a, lay,
                   (const uint32_t *const *)row + s->at_c, row))
         return;
-    p->lay_f(&s->tiles, (const uint32_t *const *)row + s->at_b, lay);
     p->take_f(s->c.type == PTX_F16, tiles, (const uint32_t *const *)row + s->at_c, acc);
     p->product_f(&s->tiles, (const uint32_t *const *)row + s->at_a, lay, acc);
     p->give_f(s->d.type == PTX_F16, tiles, acc, row);
@@ -333,12 +333,101 @@ const struct sg_op *sg_mma(struct sg_warp *w, const struct sg_op *op)
     return op + 1;
 }
 
+/* ---- mma one after the other, for compiled code ------------------------------------------------------------------ */
+static bool among(const uint32_t *ref, unsigned n, uint32_t one)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (ref[i] == one)
+            return true;
+    return false;
+}
+
+/* Does mma `a` write what `b` reads from its rows `from` on? */
+static bool feeds(const struct sg_mma *s, const uint32_t *a, const uint32_t *b, unsigned from, unsigned end)
+{
+    for (unsigned r = 0; r < s->d.regs; r++)
+        if (among(b + from, end - from, a[r]))
+            return true;
+    return false;
+}
+
+/* All in the warp's own rows, which are 32 lanes of 32 bits? */
+static bool plain_refs(const uint32_t *ref, unsigned n)
+{
+    for (unsigned r = 0; r < n; r++)
+        if (ref[r] & 3)
+            return false;
+    return true;
+}
+
+struct sg_mma_plan sg_mma_plan(const struct sg_code *c, const struct sg_op *op, const struct sg_op *end)
+{
+    struct sg_mma_plan p = {0};
+    if (op->fn != sg_mma || !sg_isa_products()->run)
+        return p;
+    const struct sg_mma *s = &c->mma[op->x];
+    const unsigned rows = s->at_c + s->c.regs, nb = s->at_c - s->at_b;
+    if (s->sparse || s->quads || s->tiles.high != 2 || s->tiles.wide != 1 || s->c.type != s->d.type ||
+        (s->c.type != PTX_F32 && s->c.type != PTX_F16) || rows > 16)
+        return p;
+    const uint32_t *held = NULL, *laid[SG_MMA_RUN]; /* whose A is converted, whose B is laid out, and as it was */
+    unsigned slots = 0, n = 0;
+    for (; n < SG_MMA_RUN && op + n < end && op[n].fn == sg_mma && op[n].x == op->x; n++) {
+        const uint32_t *ref = c->ext + op[n].imm, *before = n ? c->ext + op[n - 1].imm : NULL;
+        if (!plain_refs(ref, rows))
+            break;
+        if (held && !memcmp(held + s->at_a, ref + s->at_a, (s->at_b - s->at_a) * sizeof *ref))
+            p.same |= (uint16_t)(1u << n);
+        else
+            held = ref;
+        unsigned slot = 0;
+        while (slot < slots && !(laid[slot] && !memcmp(laid[slot] + s->at_b, ref + s->at_b, nb * sizeof *ref)))
+            slot++;
+        if (slot == slots) {
+            laid[slots++] = ref;
+            p.fresh |= (uint16_t)(1u << n);
+        }
+        p.lay |= (uint64_t)slot << 4 * n;
+        if (before && p.same >> n & 1 && !(n > 1 && p.pair >> (n - 2) & 1) && !feeds(s, before, ref, s->at_b, rows))
+            p.pair |= (uint16_t)(1u << (n - 1));
+        if (feeds(s, ref, ref, s->at_a, s->at_b))
+            held = NULL;
+        for (unsigned i = 0; i < slots; i++)
+            if (laid[i] && feeds(s, ref, laid[i], s->at_b, s->at_c))
+                laid[i] = NULL;
+    }
+    p.n = (uint16_t)n;
+    return p;
+}
+
+void sg_mma_some(struct sg_warp *w, const struct sg_op *op, uint64_t how, uint64_t lay)
+{
+    const struct sg_mma *s = &w->code->mma[op->x];
+    struct sg_mma_run m = {.base = w->base[0],
+                           .rows = s->at_c + s->c.regs,
+                           .at_a = s->at_a,
+                           .at_b = s->at_b,
+                           .at_c = s->at_c,
+                           .n = how & 0xFFFF,
+                           .same = how >> 16 & 0xFFFF,
+                           .pair = how >> 32 & 0xFFFF,
+                           .fresh = (unsigned)(how >> 48),
+                           .lay = lay};
+    for (unsigned i = 0; i < m.n; i++)
+        m.ref[i] = w->code->ext + op[i].imm;
+    sg_isa_products()->run(&s->tiles, s->c.type == PTX_F16, &m);
+}
+
 /* ---- ldmatrix, stmatrix: n matrices of 8 x 8 of 16 bits; row i of matrix j is 16 bytes at the address of lane 8 * j +
  * i. Register j of a lane holds the elements (g, 2q) and (g, 2q + 1) of matrix j; with .trans (2q, g) and (2q + 1,
  * g). */
 static bool matrix_places(struct sg_warp *w, const struct sg_op *op, bool write, uint8_t *at[SG_LANES])
 {
-    if (op->space == PTX_SHARED && !(op->flags & SG_A64)) {
+    const struct sg_products *p = sg_isa_products();
+    if (p->matrices_at && op->space == PTX_SHARED && !(op->flags & SG_A64)) {
+        if (p->matrices_at(SG_P(uint32_t, op->a), (uint32_t)op->imm, op->n, w->shared, w->shared_bytes, at))
+            return true;
+    } else if (op->space == PTX_SHARED && !(op->flags & SG_A64)) {
         const uint32_t *a = SG_P(uint32_t, op->a), off = (uint32_t)op->imm;
         uint32_t odd = 0, top = 0;
         for (unsigned l = 0; l < 8u * op->n; l++) {
@@ -400,8 +489,15 @@ const struct sg_op *sg_ldmatrix(struct sg_warp *w, const struct sg_op *op)
     uint8_t *at[SG_LANES];
     if (!sg_whole_warp(w, op) || !matrix_rows(w, op, false, at))
         return NULL;
+    const struct sg_products *p = sg_isa_products();
+    uint32_t *row[4];
+    rows_of(w, w->code->ext + op->x, op->n, row);
+    if (p->matrices_get) {
+        p->matrices_get((const uint8_t *const *)at, op->n, op->sub, row);
+        return op + 1;
+    }
     for (unsigned j = 0; j < op->n; j++) {
-        uint32_t *d = SG_P(uint32_t, w->code->ext[op->x + j]);
+        uint32_t *d = row[j];
         if (op->sub)
             sg_turn((const uint8_t *const *)at + 8 * j, d);
         else
@@ -416,8 +512,15 @@ const struct sg_op *sg_stmatrix(struct sg_warp *w, const struct sg_op *op)
     uint8_t *at[SG_LANES];
     if (!sg_whole_warp(w, op) || !matrix_rows(w, op, true, at))
         return NULL;
+    const struct sg_products *p = sg_isa_products();
+    uint32_t *from[4];
+    rows_of(w, w->code->ext + op->x, op->n, from);
+    if (p->matrices_put) {
+        p->matrices_put(at, op->n, op->sub, (const uint32_t *const *)from);
+        return op + 1;
+    }
     for (unsigned j = 0; j < op->n; j++) {
-        const uint32_t *v = SG_P(uint32_t, w->code->ext[op->x + j]);
+        const uint32_t *v = from[j];
         for (unsigned l = 0; l < SG_LANES; l++)
             for (unsigned e = 0; e < 2; e++) {
                 unsigned g = l >> 2, q = (l & 3) * 2 + e, row = op->sub ? q : g, col = op->sub ? g : q;

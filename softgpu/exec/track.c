@@ -133,10 +133,13 @@ static void track_offsets(struct sg_worker *wk, const struct sg_range *r, uint64
         for (unsigned l = 0; l < SG_LANES; l++)
             n += first_time(wk, s[l]);
     }
-    for (unsigned l = 0; map && l < SG_LANES; l++) {
-        const uint64_t k = from + s[l];
-        map->bits[k >> 6] |= 1ull << (k & 63);
-        map->dirty[k / 64 / GROUP] = 1;
+    for (unsigned l = 0; map && l < SG_LANES;) { /* those of one word at once */
+        const uint64_t word = (from + s[l]) >> 6;
+        uint64_t bits = 0;
+        for (; l < SG_LANES && (from + s[l]) >> 6 == word; l++)
+            bits |= 1ull << ((from + s[l]) & 63);
+        map->bits[word] |= bits;
+        map->dirty[word / GROUP] = 1;
     }
     wk->sectors[how == SG_WRITE] += n;
 }
@@ -221,7 +224,7 @@ SG_GENERAL_ONLY bool sg_track_plain(struct sg_worker *wk, const struct sg_range 
     if (!map->bits || wk->generation == UINT32_MAX)
         return false;
     const uint64_t first = r->base >> 5;
-    uint64_t n = 0, before = UINT64_MAX, down = 0;
+    uint64_t n = 0, before = UINT64_MAX, down = 0, word = 0, bits = 0;
     for (uint32_t m = mask; m; m &= m - 1) {
         uint64_t s = (addr[__builtin_ctz(m)] >> 5) - first;
         if (s == before)
@@ -229,8 +232,17 @@ SG_GENERAL_ONLY bool sg_track_plain(struct sg_worker *wk, const struct sg_range 
         down |= (uint64_t)(before != UINT64_MAX && s < before);
         before = s;
         n++;
-        map->bits[s >> 6] |= 1ull << (s & 63);
-        map->dirty[s / 64 / GROUP] = 1;
+        if (s >> 6 != word && bits) {
+            map->bits[word] |= bits;
+            map->dirty[word / GROUP] = 1;
+            bits = 0;
+        }
+        word = s >> 6;
+        bits |= 1ull << (s & 63);
+    }
+    if (bits) {
+        map->bits[word] |= bits;
+        map->dirty[word / GROUP] = 1;
     }
     if (down) {
         wk->generation++;

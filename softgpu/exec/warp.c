@@ -215,10 +215,12 @@ const struct sg_op *sg_exit(struct sg_warp *w, const struct sg_op *op)
     if (b->check)
         sg_check_exit(w, t);
     w->alive &= ~t;
-    b->alive -= (uint32_t)__builtin_popcount(t);
-    for (unsigned n = 0; n < SG_BARRIERS; n++)
+    b->alive -= sg_count(t);
+    for (uint32_t met = b->met & ((1u << SG_BARRIERS) - 1); met; met &= met - 1) {
+        const unsigned n = (unsigned)__builtin_ctz(met);
         if (b->bar[n].blocked && !b->bar[n].expected)
             complete(b, n);
+    }
     sg_cluster_leave(w, t);
     for (uint32_t i = 0; i < w->nfrag; i++)
         if (w->frag[i].state == SG_F_WARP)
@@ -269,7 +271,8 @@ const struct sg_op *sg_bar(struct sg_warp *w, const struct sg_op *op)
         return sg_fault_at(w, op, DT_E_DEADLOCK, first, 0, 0, "barrier %u for %u threads in a block of %u", n, count,
                            b->wk->run->threads);
     struct sg_barrier *bar = &b->bar[n];
-    uint32_t lanes = (uint32_t)__builtin_popcount(m), add = lanes;
+    b->met |= 1u << n;
+    uint32_t lanes = sg_count(m), add = lanes;
     if (count && m >> __builtin_ctz(w->alive) & 1)
         add += (uint32_t)__builtin_popcount(~w->alive);
     if (b->check && !sg_check_arrive(w, op, n, m, count))
@@ -303,6 +306,7 @@ const struct sg_op *sg_meet_group(struct sg_warp *w, const struct sg_op *op, boo
         return sg_fault_at(w, op, DT_E_TRAP, 0, 0, 0,
                            "another warp of the warpgroup is at another instruction, on line %u",
                            w->code->src[bar->op->src].f->inst[w->code->src[bar->op->src].inst].line);
+    b->met |= 1u << n;
     bar->op = op;
     bar->expected = 4 * SG_LANES;
     bar->arrived += SG_LANES;

@@ -51,22 +51,33 @@ static bool wgmma_load(struct sg_warp *w, const struct sg_op *op, const struct s
                        uint32_t *out)
 {
     const uint8_t *row[8];
+    const uint32_t wide = s->wide;
+    uint32_t from = s->start, at[8], top = 0;
+    if (!s->turned)
+        from += tile * s->stride + t * (wide == 1 ? s->lead : 16);
+    else if (wide == 1)
+        from += tile * s->stride + t * s->lead;
+    else
+        from += tile % wide * 16 + tile / wide * s->lead + t * s->stride;
     for (unsigned i = 0; i < 8; i++) {
-        uint32_t at = s->start + i * 16 * s->wide;
-        if (!s->turned)
-            at += tile * s->stride + t * (s->wide == 1 ? s->lead : 16);
-        else if (s->wide == 1)
-            at += tile * s->stride + t * s->lead;
-        else
-            at += tile % s->wide * 16 + tile / s->wide * s->lead + t * s->stride;
-        at ^= (((at >> 7) - s->base) & (s->wide - 1)) << 4;
-        row[i] = w->shared + at; /* `at` is a multiple of 16 */
-        if ((uint64_t)at + 16 > w->shared_bytes && !(row[i] = sg_resolve(w, op, 0, at, 16, false)))
+        uint32_t x = from + i * 16 * wide;
+        x ^= (((x >> 7) - s->base) & (wide - 1)) << 4;
+        top = x > top ? x : top;
+        at[i] = x; /* a multiple of 16 */
+    }
+    for (unsigned i = 0; i < 8; i++)
+        row[i] = w->shared + at[i];
+    const bool stray = (uint64_t)top + 16 > w->shared_bytes;
+    for (unsigned i = 0; (stray || w->wk->check) && i < 8; i++) {
+        if ((uint64_t)at[i] + 16 > w->shared_bytes && !(row[i] = sg_resolve(w, op, 0, at[i], 16, false)))
             return false;
         if (w->wk->check && !sg_check_wgmma(w, op, row[i], 16))
             return false;
     }
-    if (s->turned)
+    const struct sg_products *p = sg_isa_products();
+    if (p->matrices_get)
+        p->matrices_get(row, 1, s->turned, &out);
+    else if (s->turned)
         sg_turn(row, out);
     else
         for (unsigned i = 0; i < 8; i++)
@@ -87,7 +98,19 @@ static bool common(struct sg_warp *w, const struct sg_op *op, struct common *ret
     *ret = (struct common){.a = op->a == SG_NONE ? 0 : *(const uint64_t *)sg_ref(first, op->a),
                            .b = *(const uint64_t *)sg_ref(first, op->b),
                            .add = p & 1};
+    uint64_t differ = 0;
     for (unsigned i = 0; i < 4; i++) {
+        const struct sg_warp *v = first + i;
+        const uint64_t *b = sg_ref(v, op->b), *a = op->a == SG_NONE ? b : sg_ref(v, op->a),
+                       x = op->a == SG_NONE ? ret->b : ret->a;
+        for (unsigned l = 0; l < SG_LANES; l++)
+            differ |= (a[l] ^ x) | (b[l] ^ ret->b);
+        uint32_t q = *(const uint32_t *)sg_ref(v, op->c) ^ (op->flags & SG_C_NOT ? SG_ALL : 0);
+        differ |= ret->add ? ~q : q;
+    }
+    if (!differ)
+        return true;
+    for (unsigned i = 0; i < 4; i++) { /* who? */
         const struct sg_warp *v = first + i;
         const uint64_t *a = op->a == SG_NONE ? NULL : sg_ref(v, op->a), *b = sg_ref(v, op->b);
         uint32_t q = *(const uint32_t *)sg_ref(v, op->c) ^ (op->flags & SG_C_NOT ? SG_ALL : 0),
@@ -106,6 +129,9 @@ static void product(const struct sg_mma *s, const uint32_t *const *a, const void
 {
     const struct sg_products *p = sg_isa_products();
     const unsigned tiles = s->tiles.high * s->tiles.wide;
+    if (s->d.type != PTX_S32 && p->blocks &&
+        p->blocks(&s->tiles, s->d.type == PTX_F16, add, a, lay, (const uint32_t *const *)d, d))
+        return;
     union {
         float f[16 * 256];
         int32_t i[16 * 256];

@@ -90,10 +90,13 @@ static void multiply_add(struct template *m, const struct sg_op *op, const struc
         if (op->d == op->c && !m->guard) {
             d = sg_template_out(m, op->d, p, raw, true);
         } else {
-            struct operand c = sg_template_operand(m, op->c, p, false);
-            if (!m->guard && op->d != op->a && op->d != op->b)
-                d = sg_template_out(m, op->d, p, raw, false);
-            sg_template_op(m, V_LOADU32, d, 0, &c, -1);
+            bool apart = !m->guard && op->d != op->a && op->d != op->b;
+            if (!apart || op->c == op->a || op->c == op->b || !sg_template_become(m, op->c, op->d, p, raw, &d)) {
+                struct operand c = sg_template_operand(m, op->c, p, false);
+                if (apart)
+                    d = sg_template_out(m, op->d, p, raw, false);
+                sg_template_op(m, V_LOADU32, d, 0, &c, -1);
+            }
         }
         sg_template_op(m, (enum sg_x86_v)y->v, d, x, &times, -1);
         if (!m->guard && d == T0)

@@ -5,6 +5,7 @@
  * operation did not meet last is the handler's (exec/lanes-mem.inc): false, and nothing is done. The order is the
  * handler's: of lanes that store to one place, the last one.
  */
+#include "softgpu/jit/template-plain.h"
 #include "softgpu/jit/template-priv.h"
 
 #define ROW(T, w, ref) ((T *)(void *)((w)->base[(ref)&3] + ((ref) & ~3u)))
@@ -32,28 +33,8 @@ SG_GENERAL_INLINE bool plain_find(const struct sg_warp *w, const struct sg_op *o
     if (bytes < step)
         return false;
     const uint64_t limit = bytes - step, base = shared ? (uint64_t)(uintptr_t)w->shared : 0;
-    const bool wide = op->flags & SG_A64;
-    const uint64_t *a = ROW(uint64_t, w, op->a);
-    const uint32_t *b = ROW(uint32_t, w, op->a);
-    /* x is within from + limit where neither x - from nor limit - (x - from) has its sign */
-#define LOOK(ADDRESS, IN)                                                                                              \
-    _Pragma("GCC unroll 8") for (unsigned l = 0; l < SG_LANES; l++)                                                    \
-    {                                                                                                                  \
-        const uint64_t x = ADDRESS, off = x - from, in = IN;                                                           \
-        at[l] = x + base;                                                                                              \
-        over |= (off | (limit - off)) & in;                                                                            \
-        odd |= x & in;                                                                                                 \
-    }
-    uint64_t over = 0, odd = 0;
-    if (m == SG_ALL && wide)
-        LOOK(a[l] + more, ~0ull)
-    else if (m == SG_ALL)
-        LOOK((uint32_t)(b[l] + (uint32_t)more), ~0ull)
-    else if (wide)
-        LOOK(a[l] + more, 0 - (uint64_t)(m >> l & 1))
-    else
-        LOOK((uint32_t)(b[l] + (uint32_t)more), 0 - (uint64_t)(m >> l & 1))
-    if (over >> 63 || odd & low)
+    const struct sg_plain_bounds bounds = {more, from, limit, base, low, 1ull << 63};
+    if (sg_plain_stray(ROW(void, w, op->a), op->flags & SG_A64, m, &bounds, at))
         return false;
     return shared || !wk->track || !m || sg_track_plain(wk, r, write, at, m);
 }
@@ -101,11 +82,7 @@ SG_GENERAL_INLINE bool plain_load(struct sg_warp *w, const struct sg_op *op, boo
         const uint32_t *to = &w->code->ext[op->x];
         uint32_t *d[4] = {ROW(uint32_t, w, to[0]), ROW(uint32_t, w, to[1]), ROW(uint32_t, w, to[2]),
                           ROW(uint32_t, w, to[3])};
-        _Pragma("GCC unroll 4") for (unsigned l = 0; l < SG_LANES; l++)
-        {
-            const uint32_t *p = (const uint32_t *)(uintptr_t)at[l];
-            d[0][l] = p[0], d[1][l] = p[1], d[2][l] = p[2], d[3][l] = p[3];
-        }
+        sg_plain_load4(at, d);
         return true;
     }
     const uint32_t keep = op->type == 2 ? 0xFFFFu : SG_ALL; /* as the handler: a destination of 16 bits */
@@ -138,11 +115,7 @@ SG_GENERAL_INLINE bool plain_store(struct sg_warp *w, const struct sg_op *op, bo
         const uint32_t *of = &w->code->ext[op->x];
         const uint32_t *v[4] = {ROW(uint32_t, w, of[0]), ROW(uint32_t, w, of[1]), ROW(uint32_t, w, of[2]),
                                 ROW(uint32_t, w, of[3])};
-        _Pragma("GCC unroll 4") for (unsigned l = 0; l < SG_LANES; l++)
-        {
-            uint32_t *p = (uint32_t *)(uintptr_t)at[l];
-            p[0] = v[0][l], p[1] = v[1][l], p[2] = v[2][l], p[3] = v[3][l];
-        }
+        sg_plain_store4(at, v);
         return true;
     }
     switch (op->size) {

@@ -1,13 +1,14 @@
 /* Inside the template tier: a unit of machine code under construction, and what its files use of each other.
  *
- * Registers of the CPU. rbx: the warp; rbp: its rows, r12: the launch's constants, both TEMPLATE_BIAS further on, so
- * that more of them have a displacement of 8 bits; r13: sg_template_table; r14: the worker; r15: shared memory. All
- * other general registers, zmm28 to zmm31 and the masks are for the operation at hand, but that zmm31 has PTX's NaN
- * where `nan` says so. zmm0 to zmm27 hold pieces of rows.
+ * Registers of the CPU. rbx: the warp; rbp: its rows, r12: the launch's constants, both some bytes further on (the
+ * code's `bias`, TEMPLATE_BIAS), so that more of them have a displacement of 8 bits; r13: sg_template_table; r14: the
+ * worker; r15: shared memory. All other general registers, zmm28 to zmm31 and the masks are for the operation at hand,
+ * but that zmm31 has PTX's NaN where `nan` says so. zmm0 to zmm27 hold pieces of rows.
  *
  * A piece is 64 bytes of the warp's rows or of the constants: 16 lanes of 32 bits or 8 of 64. Its key is its offset
  * divided by 64, and the number of its base, as in a ref. What a piece has in a register may be newer than what is in
- * memory (dirty), and may have NaNs of the CPU's own (raw) where memory has only PTX's.
+ * memory (dirty), and may have NaNs of the CPU's own (raw) where memory has only PTX's; a piece that gives way for a
+ * while, and comes again before any handler, is put by as it is (struct piece).
  */
 #ifndef DT_SOFTGPU_JIT_TEMPLATE_PRIV_H
 #define DT_SOFTGPU_JIT_TEMPLATE_PRIV_H
@@ -30,6 +31,9 @@ struct slot {
 
 struct piece {     /* by base and offset / 64 */
     int8_t slot;   /* or -1 */
+    bool dead;     /* next it is written whole: behind operation `seen`, what it holds is nobody's */
+    uint8_t raw;   /* enum raw_kind of what is in memory, where no register has it: it comes again in the block */
+    uint32_t seen; /* the last operation that touched it */
     uint32_t next; /* the next operation of the block that touches it, as far as is known; UINT32_MAX: none, or it goes
                       to memory before */
 };
@@ -37,6 +41,7 @@ struct piece {     /* by base and offset / 64 */
 /* What operation i of the block at hand touches; its occurrences are in order. */
 struct occurrence {
     int32_t key;
+    bool whole, dead; /* written, and nothing of it read before; see struct piece */
     uint32_t next;
 };
 
@@ -88,6 +93,8 @@ struct sg_template {
     pthread_mutex_t lock; /* compiling */
     struct dt_vec(struct sg_object *) object;
     size_t bytes; /* of machine code */
+    int32_t bias; /* the rows with a displacement of 8 bits are those from 0 to 2 * TEMPLATE_BIAS, or others where more
+                     is touched there */
     bool denied;  /* this process gets no memory that is executable */
     uint32_t nbb;
     struct sg_template_bb bb[]; /* for whole warps; then as many for warps some of whose lanes are inactive */
@@ -118,7 +125,8 @@ struct template
     size_t leave, leave_returned, prologue; /* places */
     unsigned guard;                         /* the operation is for the lanes in k1 (and k2 …): 1; 0: for all */
     bool nan, failed;
-    uint32_t ops; /* compiled */
+    unsigned put_by; /* pieces that are raw in memory */
+    uint32_t ops;    /* compiled */
 };
 
 /* Constants that code reads. */
@@ -140,6 +148,7 @@ extern const struct sg_template_table sg_template_table; /* template-table.c */
 #define TABLE(member) SG_AT(R13, offsetof(struct sg_template_table, member))
 
 /* ---- template-rows.c --------------------------------------------------------------------------------------------- */
+int32_t sg_template_bias(const struct sg_code *c);
 bool sg_template_scan(struct template *m, uint32_t from, uint32_t end); /* occurrences of a basic block's operations */
 void sg_template_begin(struct template *m, uint32_t op);                /* an operation */
 int32_t sg_template_key(uint32_t ref, unsigned piece);
@@ -160,6 +169,10 @@ struct operand {
 };
 /* The piece where an instruction reads it: before sg_template_out for the result, which may be the same row. */
 struct operand sg_template_operand(struct template *m, uint32_t ref, unsigned piece, bool bits);
+/* The register of piece `from`, which nobody reads behind this operation, becomes that of piece `to`, which is to be
+ * written; false: there is none such. */
+bool sg_template_become(struct template *m, uint32_t from, uint32_t to, unsigned piece, enum raw_kind raw,
+                        unsigned *ret_slot);
 void sg_template_op(struct template *m, enum sg_x86_v v, unsigned d, unsigned a, const struct operand *b, int imm);
 void sg_template_nan(struct template *m);
 void sg_template_canon(struct template *m, unsigned d, unsigned s, enum raw_kind raw); /* quiet NaNs become PTX's */

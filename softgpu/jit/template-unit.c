@@ -130,7 +130,7 @@ static void frame(struct template *m)
     sg_x86_store(x, SG_AT(RSP, SAVED_SP), RAX, true);
     sg_x86_mov(x, RBX, RDI, true);
     sg_x86_load(x, RBP, SG_AT(RDI, offsetof(struct sg_warp, base)), true);
-    sg_x86_alu_imm(x, X_ADD, RBP, TEMPLATE_BIAS, true);
+    sg_x86_alu_imm(x, X_ADD, RBP, m->t->bias, true);
     sg_x86_load(x, R12, SG_AT(RDI, offsetof(struct sg_warp, base) + sizeof(void *)), true);
     sg_x86_alu_imm(x, X_ADD, R12, TEMPLATE_BIAS, true);
     sg_x86_mov_imm(x, R13, (uint64_t)(uintptr_t)&sg_template_table);
@@ -167,6 +167,24 @@ static void unit_handler(struct template *m, uint32_t i)
     unit_op(m, RCX, i + 1);
     sg_x86_alu(&m->x, X_CMP, RAX, RCX, true);
     sg_x86_set(&m->x, sg_x86_jcc(&m->x, CC_NE), m->leave_returned);
+}
+
+/* mma that follow each other: one call. The last of them; 0: none is such. */
+static uint32_t unit_products(struct template *m, uint32_t i, uint32_t end)
+{
+    struct sg_mma_plan p = {0};
+    if (!m->masked)
+        p = sg_mma_plan(m->c, op_of(m, i), op_of(m, end));
+    if (!p.n)
+        return 0;
+    sg_x86_mov(&m->x, RDI, RBX, true);
+    unit_op(m, RSI, i);
+    sg_x86_mov_imm(&m->x, RDX, p.n | (uint64_t)p.same << 16 | (uint64_t)p.pair << 32 | (uint64_t)p.fresh << 48);
+    sg_x86_mov_imm(&m->x, RCX, p.lay);
+    sg_x86_zero_upper(&m->x);
+    sg_x86_mov_imm(&m->x, RAX, (uint64_t)(uintptr_t)sg_mma_some);
+    sg_x86_call(&m->x, RAX);
+    return i + p.n - 1;
 }
 
 /* A warp some of whose lanes are inactive: others may have to run first, or meet it here. A whole one is elsewhere. */
@@ -261,6 +279,15 @@ static void parting(struct template *m, uint32_t i)
     unit_leave(m, i);
 }
 
+/* From operation i on the warp only exits: nobody looks at its rows any more. */
+static bool unit_over(const struct template *m, int64_t i)
+{
+    if (m->masked || i < 0 || i >= m->c->nop)
+        return false;
+    i += begins(op_of(m, (uint32_t)i));
+    return i < m->c->nop && op_of(m, (uint32_t)i)->fn == sg_exit && op_of(m, (uint32_t)i)->guard == SG_NONE;
+}
+
 static void unit_block(struct template *m, uint32_t from)
 {
     uint32_t end = end_of(m, from);
@@ -278,7 +305,8 @@ static void unit_block(struct template *m, uint32_t from)
         const struct sg_op *op = op_of(m, i);
         sg_template_begin(m, i);
         if (stops(op)) {
-            sg_template_flush(m);
+            if (!unit_over(m, op->fn == sg_bra && op->guard == SG_NONE ? (int64_t)i + op->imm : (int64_t)i))
+                sg_template_flush(m);
             if (op->fn == sg_bra && op->guard == SG_NONE)
                 unit_go_to(m, (int64_t)i + op->imm);
             else if ((op->fn == sg_bra || op->fn == sg_exit || op->fn == sg_trap) && op->guard != SG_NONE)
@@ -293,10 +321,15 @@ static void unit_block(struct template *m, uint32_t from)
         } else if (h < 0 || !sg_template_lane(m, op, h)) {
             sg_template_flush(m);
             sg_template_forget(m);
-            unit_handler(m, i);
+            uint32_t last = unit_products(m, i, end);
+            if (!last)
+                unit_handler(m, i);
+            else
+                i = last;
         }
     }
-    sg_template_flush(m);
+    if (!unit_over(m, end))
+        sg_template_flush(m);
     unit_go_to(m, end);
 }
 
@@ -401,7 +434,7 @@ bool sg_template_unit(const struct sg_code *c, struct sg_template *t, uint32_t o
         m.piece[b] = dt_malloc(m.pieces[b] * sizeof *m.piece[b]);
         m.failed |= !m.piece[b];
         for (uint32_t i = 0; m.piece[b] && i < m.pieces[b]; i++)
-            m.piece[b][i] = (struct piece){-1, UINT32_MAX};
+            m.piece[b][i] = (struct piece){.slot = -1, .next = UINT32_MAX};
     }
     for (unsigned i = 0; i < SLOTS; i++)
         m.slot[i].key = NO_KEY;

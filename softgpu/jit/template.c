@@ -132,6 +132,7 @@ void sg_template_watch(struct sg_code *c)
     struct sg_template *t = c->tmpl ? NULL : dt_calloc(1, sizeof *t + 2 * (size_t)c->nbb * sizeof *t->bb);
     if (t) {
         t->nbb = c->nbb;
+        t->bias = sg_template_bias(c);
         pthread_mutex_init(&t->lock, NULL);
         __atomic_store_n(&c->tmpl, t, __ATOMIC_RELEASE);
         for (uint32_t i = 0; i < c->nop; i++) {

@@ -39,6 +39,8 @@ static int block_init(struct sg_worker *wk, struct sg_block *b)
     size_t threads = (size_t)run->nwarp * SG_LANES;
     b->wk = wk;
     b->nwarp = run->nwarp;
+    b->met = (uint32_t)((1ull << (SG_BARRIERS + SG_GROUPS)) - 1);
+    b->fresh = true;
     b->bytes = sg_block_bytes(run) + run->nwarp * sizeof *b->warp + SG_BLOCK_BYTES + 5 * 128;
     uint8_t *p = b->memory = sg_spare_get(run->device, &b->bytes);
     if (!p)
@@ -80,6 +82,14 @@ static int block_init(struct sg_worker *wk, struct sg_block *b)
     return 0;
 }
 
+/* A row of the block's constants, which it may have from the block before. */
+static void block_konst(const struct sg_block *b, size_t at, uint32_t v)
+{
+    const uint32_t *row = (const uint32_t *)(const void *)(b->konst + at);
+    if (b->fresh || *row != v)
+        sg_fill32(b->konst + at, v);
+}
+
 static void block_start(struct sg_block *b, uint64_t linear)
 {
     const struct sg_run *run = b->wk->run;
@@ -89,16 +99,18 @@ static void block_start(struct sg_block *b, uint64_t linear)
     b->id[0] = (uint32_t)(linear % grid[0]);
     b->id[1] = (uint32_t)(linear / grid[0] % grid[1]);
     b->id[2] = (uint32_t)(linear / grid[0] / grid[1]);
-    sg_fill32(b->konst + SG_BLOCK_CTAIDX, b->id[0]);
-    sg_fill32(b->konst + SG_BLOCK_CTAIDY, b->id[1]);
-    sg_fill32(b->konst + SG_BLOCK_CTAIDZ, b->id[2]);
     const struct sg_model *m = sg_device_model(run->device);
-    sg_fill32(b->konst + SG_BLOCK_SMID, (uint32_t)(linear % (m && m->sms ? m->sms : 1)));
+    block_konst(b, SG_BLOCK_CTAIDX, b->id[0]);
+    block_konst(b, SG_BLOCK_CTAIDY, b->id[1]);
+    block_konst(b, SG_BLOCK_CTAIDZ, b->id[2]);
+    block_konst(b, SG_BLOCK_SMID, (uint32_t)(linear % (m && m->sms ? m->sms : 1)));
     sg_cluster_block_konst(b);
+    b->fresh = false;
     memset(b->shared, 0xFF, run->shared_bytes);
     memset(b->local, 0xFF, (size_t)run->nwarp * SG_LANES * run->local_bytes);
-    for (unsigned i = 0; i < SG_BARRIERS + SG_GROUPS; i++)
-        b->bar[i] = (struct sg_barrier){.all = 1};
+    for (uint32_t met = b->met; met; met &= met - 1)
+        b->bar[__builtin_ctz(met)] = (struct sg_barrier){.all = 1};
+    b->met = 0;
     b->alive = run->threads;
     b->next = 0;
     b->live = true;

@@ -97,6 +97,8 @@ struct sg_block {
     void *memory; /* all of these */
     size_t bytes;
     struct sg_barrier bar[SG_BARRIERS + SG_GROUPS];
+    uint32_t met;      /* a bit each: barriers that somebody came to since the block began; all others are as new */
+    bool fresh;        /* nothing is in `konst` yet */
     uint32_t next;     /* warp to run next */
     uint64_t executed; /* thread-instructions so far */
     /* instructions before griddepcontrol.wait of the last warp, before .launch_dependents of the first */
@@ -199,6 +201,11 @@ static inline void sg_set_mask(struct sg_warp *w, uint32_t mask)
 {
     w->mask = mask;
     w->full = (mask | ~w->alive) == SG_ALL;
+}
+
+static inline uint32_t sg_count(uint32_t mask)
+{
+    return mask == SG_ALL ? SG_LANES : (uint32_t)__builtin_popcount(mask);
 }
 
 enum sg_access { SG_READ, SG_WRITE, SG_ATOMIC };

@@ -79,6 +79,49 @@ static void test_uniform(void **state)
     }
 }
 
+/* Long fills are made in pieces, as vectors: halves are those of the f32 with the same seed, subnormals, infinities and
+ * NaNs among them, and any range is a piece of the whole. */
+static void test_long(void **state)
+{
+    static const char *const ends[] = {"[-1, 1]",    "[-1e-5, 1e-5]", "[-1e-7, 1e-7]",
+                                       "[0, 65504]", "[-65504, 0]",   "[6e-5, 6.2e-5]"};
+    enum { COUNT = 3000 };
+    for (size_t k = 0; k < sizeof ends / sizeof *ends; k++) {
+        struct dt_graph *g[3];
+        static const char *const type[] = {"f32", "f16", "bf16"};
+        for (int t = 0; t < 3; t++) {
+            char text[512];
+            snprintf(text, sizeof text,
+                     "{\"bytes\": %d, \"role\": \"input\", \"fill\": {\"uniform\": %s, \"dtype\": \"%s\", \"seed\": "
+                     "9}}",
+                     COUNT * (t ? 2 : 4), ends[k], type[t]);
+            g[t] = graph_of(text);
+        }
+        static float f[COUNT];
+        static uint16_t h[COUNT], e[COUNT], part[COUNT];
+        for (int t = 0; t < 3; t++) /* as if it were any float: the range that a reader would refuse, too */
+            g[t]->buffer[0].fill.hi *= k == 3 ? 1.5 : 1;
+        dt_fill_bytes(&g[0]->buffer[0], 0, (uint8_t *)f);
+        dt_fill_bytes(&g[1]->buffer[0], 0, (uint8_t *)h);
+        dt_fill_bytes(&g[2]->buffer[0], 0, (uint8_t *)e);
+        for (unsigned i = 0; i < COUNT; i++)
+            if (h[i] != dt_f32_to_f16(f[i]) || e[i] != dt_f32_to_bf16(f[i]))
+                fail_msg("%s, element %u: %a, 0x%04x, 0x%04x", ends[k], i, (double)f[i], h[i], e[i]);
+        dt_fill_range(&g[1]->buffer[0], 0, 2 * 77, 2 * 2000, (uint8_t *)part);
+        assert_memory_equal(part, h + 77, 2 * 2000);
+        for (int t = 0; t < 2; t++) { /* of infinite width: NaNs and infinities */
+            g[t]->buffer[0].fill.lo = -3e38;
+            g[t]->buffer[0].fill.hi = 3e38;
+        }
+        dt_fill_bytes(&g[0]->buffer[0], 0, (uint8_t *)f);
+        dt_fill_bytes(&g[1]->buffer[0], 0, (uint8_t *)h);
+        for (unsigned i = 0; i < COUNT; i++)
+            assert_int_equal(h[i], dt_f32_to_f16(f[i]));
+        for (int t = 0; t < 3; t++)
+            dt_graph_free(g[t]);
+    }
+}
+
 static void test_other_fills(void **state)
 {
     uint8_t out[8], want[8];
@@ -192,7 +235,8 @@ static void test_half(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_uniform), cmocka_unit_test(test_other_fills),
-                                       cmocka_unit_test(test_seed_add), cmocka_unit_test(test_half)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_uniform), cmocka_unit_test(test_long),
+                                       cmocka_unit_test(test_other_fills), cmocka_unit_test(test_seed_add),
+                                       cmocka_unit_test(test_half)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

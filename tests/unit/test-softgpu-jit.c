@@ -156,6 +156,50 @@ static const char small[] = HEAD
                                               "forever") "L: add.u32 %r5, %r5, 1; setp.ne.u32 %p1, %r5, 0; @%p1 bra L; "
                                                          "bra L; }\n";
 
+/* More sums than the CPU has registers, NaNs among them, over one block: each step makes 48 of the 48 before, so that
+ * some take the place of what they add to and others do not; between, bits of some are looked at, some are added to
+ * behind a predicate, stored and loaded in a shape that only running shows. Values are written again unread, too. */
+static size_t many_sums(char *text, size_t room)
+{
+    enum { SUMS = 48, STEPS = 4 };
+    FILE *f = fmemopen(text, room, "w");
+    if (!f)
+        return 0;
+    fputs(HEAD ENTRY("many"), f);
+    fprintf(f,
+            ".reg .f32 %%s<%d>; and.b32 %%r5, %%r1, 3; setp.eq.u32 %%p1, %%r5, 1;\n"
+            "mov.u32 %%r9, tile; mul.lo.u32 %%r8, %%r1, 52; and.b32 %%r8, %%r8, 2044; add.u32 "
+            "%%r9, %%r9, %%r8; mov.u32 %%r6, 0; mov.u32 %%r20, 0;\nL:\n",
+            SUMS * (STEPS + 1));
+    for (int i = 0; i < SUMS; i++)
+        fprintf(f, "ld.global.f32 %%s%d, [%%rd3+%d];\n", i, 388 * i);
+    for (int r = 0; r < STEPS; r++)
+        for (int i = 0; i < SUMS; i++) {
+            int a = SUMS * r + i, to = a + SUMS, x = SUMS * r + (i * 7 + r) % SUMS, y = SUMS * r + (i * 5 + 3) % SUMS;
+            if (i % 3)
+                x = SUMS * r, y = to - 1; /* so that many end with the sum that they go into */
+            fprintf(f, "fma.rn.f32 %%s%d, %%s%d, %%s%d, %%s%d;\n", to, x, y, a);
+            if (i % 5 == 0)
+                fprintf(f, "mov.b32 %%r7, %%s%d; xor.b32 %%r20, %%r20, %%r7;\n", to);
+            if (i % 7 == 0)
+                fprintf(f, "@%%p1 add.f32 %%s%d, %%s%d, %%s%d;\n", to, to, x);
+            if (i % 11 == 0)
+                fprintf(f, "mul.f32 %%f1, %%s%d, %%s%d; add.f32 %%f1, %%s%d, %%s%d; max.f32 %%s%d, %%f1, %%s%d;\n", a,
+                        to, to, x, to, to);
+            if (i % 13 == 0)
+                fprintf(f, "st.shared.f32 [%%r9], %%s%d; ld.shared.f32 %%s%d, [%%r9];\n", to, to);
+            if (i % 17 == 0)
+                fprintf(f, "sub.f32 %%f2, %%s%d, %%s%d; sub.f32 %%f2, %%f2, %%f2; selp.f32 %%s%d, %%f2, %%s%d, %%p1;\n",
+                        to, to, to, to);
+        }
+    for (int i = 0; i < SUMS; i++)
+        fprintf(f, "st.global.f32 [%%rd3+%d], %%s%d;\n", 2097152 + 16384 * i, SUMS * STEPS + i);
+    fprintf(f, "add.u32 %%r6, %%r6, 1; setp.lt.u32 %%p2, %%r6, 3; @%%p2 bra L; st.global.u32 [%%rd3+1048576], %%r20; "
+               "ret; }\n");
+    long n = ftell(f);
+    return fclose(f) == 0 && n > 0 ? (size_t)n : 0;
+}
+
 enum { BYTES = 1 << 20 };
 
 /* ---- the child: one line a launch -------------------------------------------------------------------------------- */
@@ -222,6 +266,15 @@ static int child(void)
                  seed++) /* shfl from lanes that never were */
                 launch(m, name[k], (uint32_t[]){9, 1}, threads[t], 1, (uint64_t[]){at, k == 3 ? 1500 : 20}, seed, 0,
                        seed == 2);
+    static char sums[1 << 17];
+    struct sg_module *many;
+    if (sg_module_load(dev, sums, many_sums(sums, sizeof sums), &many, &e) < 0) {
+        printf("%s\n", e.detail ? e.detail : "does not load");
+        return 2;
+    }
+    for (size_t t = 0; t < sizeof threads / sizeof *threads; t++)
+        launch(many, "many", (uint32_t[]){9, 1}, threads[t], 1, (uint64_t[]){at, 0}, 0, 0, true);
+    sg_module_free(many);
     launch(m, "forever", (uint32_t[]){3, 1}, 64, 1, (uint64_t[]){at, 0}, 0, 2000000, false);
     char path[4096];
     snprintf(path, sizeof path, "%s/bench/softgpu/kernels.ptx", getenv("DOVETAIL_SOURCE"));
