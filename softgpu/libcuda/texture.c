@@ -4,6 +4,8 @@
  * to be given back. An object does not hold its memory: as with CUDA, a program destroys it first. A fetch through an
  * object whose memory is gone is a fault.
  *
+ * A surface may be of any array: NVIDIA's sample bindlessTexture makes one without CUDA_ARRAY3D_SURFACE_LDST.
+ *
  * Not offered (NOT_SUPPORTED): sRGB, seamless cubes (no formula says what comes out at their edges), views of another
  * size than what they view.
  */
@@ -251,7 +253,6 @@ CUresult cuSurfObjectCreate(CUsurfObject *ret, const CUDA_RESOURCE_DESC *r)
     uint64_t handle;
     CU_REQUIRE(ret && r && r->resType == CU_RESOURCE_TYPE_ARRAY, CUDA_ERROR_INVALID_VALUE);
     CU_TRY(cu_texture_memory(c, r, &t));
-    CU_REQUIRE(r->res.array.hArray->desc.Flags & CUDA_ARRAY3D_SURFACE_LDST, CUDA_ERROR_INVALID_VALUE);
     CU_TRY(texture_add(c, &t, (struct cu_object){.surface = true, .resource = *r}, &handle));
     *ret = handle;
     return CUDA_SUCCESS;

@@ -813,7 +813,8 @@ class Traces(Base):
         t.launch(0, 0x20000, 0x10000)
         g, said = self.of(t.end(), "--data", "all")
         self.assertEqual(len(said["cut"]), 1)
-        self.assertRegex(said["cut"][0]["why"], r"kernel k: a graph has no textures and no surfaces \(`tex`, PTX line \d+\)")
+        self.assertRegex(said["cut"][0]["why"],
+                         r"kernel k: a graph has no textures and no surfaces \(`tex`, PTX line \d+\)")
 
     def test_table(self):
         """An address that lies in memory leads to no buffer: that is an error, and not a graph of something else."""
