@@ -149,6 +149,8 @@ static const char *surface_words_wrong(const struct ptx_inst *i)
     enum ptx_mod cop = ptx_mod_of(i, PTX_MC_COP), op = ptx_mod_of(i, PTX_MC_ATOM), logic = ptx_mod_of(i, PTX_MC_BOOL);
     if (ptx_has(i, PTX_M_WRAP) || (ptx_mod_of(i, PTX_MC_EDGE) != PTX_M_NONE) == ptx_has(i, PTX_M_CLAMP))
         return "one of .trap, .clamp and .zero is wanted";
+    if (i->vec > 1 && i->opnd[i->op == PTX_OP_SULD_B ? 0 : 1].kind != PTX_O_VEC)
+        return "a vector is wanted";
     if (i->vec > 4 || i->vec * ptx_type_bytes((enum ptx_type)t) > 16)
         return "more than 16 bytes";
     if (cop != PTX_M_NONE &&
@@ -170,7 +172,7 @@ static const char *surface_words_wrong(const struct ptx_inst *i)
 
 static const char *fetch_words_wrong(const struct ptx_inst *i, bool cube, bool samples)
 {
-    if (i->vec != (i->type[0] == PTX_F16X2 ? 2 : 4))
+    if (i->vec != (i->type[0] == PTX_F16X2 ? 2 : 4) || i->opnd[0].kind != PTX_O_VEC)
         return "four elements are wanted, of .f16x2 two";
     if ((cube && i->type[1] != PTX_F32) || (samples && i->type[1] != PTX_S32))
         return "coordinates of this geometry have another type";
