@@ -194,6 +194,11 @@ static const char *launch_cut(struct cap_trace *t, uint32_t op)
     x->f = ptx_find_function(i->module, x->name);
     if (!x->f || !x->f->is_entry)
         return dt_arena_printf(&t->arena, "kernel %.200s: its module's PTX has no such entry", x->name);
+    const struct ptx_inst *fetch = NULL;
+    if (ptx_texture_used(x->f, &fetch)) /* memory is out: nothing is known */
+        return dt_arena_printf(&t->arena, "kernel %.200s: a graph has no textures and no surfaces (`%s`, PTX line %u)",
+                               x->name, fetch ? ptx_op_info((enum ptx_op)fetch->op)->mnemonic : "?",
+                               fetch ? fetch->line : 0);
     if (o->launch.flags & CAP_COOPERATIVE)
         return dt_arena_printf(&t->arena, "kernel %.200s: cooperative launches are not supported", x->name);
     if (o->launch.flags & CAP_BLOCK && !module_lay_out(t, o, x->f, op))

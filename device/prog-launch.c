@@ -5,6 +5,7 @@
  *   DT_E_NO_ENTRY      an entry that does not exist
  *   DT_E_ARGS          arguments that do not fit the parameters
  *   DT_E_LAUNCH        impossible geometry or shared memory
+ *   DT_E_UNSUPPORTED   kernels with textures or surfaces
  *
  * Then it is known what a block takes and how many an SM holds, by the assembler, or by the driver where that compiles.
  * A launch whose entry and geometry the base has takes its figures over.
@@ -87,6 +88,18 @@ static int find_entry(const struct dev_prog *p, uint32_t at, struct dev_step *s,
                         names.len ? names.s : "none (a template is one when it is instantiated)");
     dt_str_done(&names);
     return r;
+}
+
+/* A graph has no textures and no surfaces that it could bind, and no map would show what they touch. */
+static int check_textures(const struct dev_prog *p, uint32_t at, const struct dev_step *s, struct dt_err *e)
+{
+    const struct ptx_inst *i = NULL;
+    int r = ptx_texture_used(s->entry, &i);
+    if (r > 0)
+        return prog_refuse(e, DT_E_UNSUPPORTED, at, "entry",
+                           "kernel %.100s uses textures or surfaces (`%s`, PTX line %u), which a graph cannot bind",
+                           p->graph->launch[at].entry, ptx_op_info((enum ptx_op)i->op)->mnemonic, i->line);
+    return r < 0 ? dt_err_set(e, r, "out of memory") : 0;
 }
 
 /* A scalar of the right size whose kind cannot be meant. Compilers declare floats as .fN and integers as .uN or .sN
@@ -308,6 +321,8 @@ int dev_check_launches(struct dev_device *d, struct dev_prog *p, const struct de
             continue;
         }
         r = find_entry(p, i, s, e);
+        if (!r)
+            r = check_textures(p, i, s, e);
         if (!r)
             r = check_args(&d->info, p, i, s, e);
         if (!r)

@@ -44,7 +44,8 @@ struct ptx_var *ptx_find_var(const struct ptx_module *m, const char *name)
 
 static void renumber(struct ptx_opnd *o, const uint32_t *to)
 {
-    bool list = o->kind == PTX_O_VEC || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG);
+    bool list =
+        o->kind == PTX_O_VEC || o->kind == PTX_O_TEXTURE || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG);
     if (o->kind == PTX_O_REG || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG))
         o->reg = to[o->reg];
     for (unsigned k = 0; list && k < o->n; k++)
@@ -315,7 +316,9 @@ static struct ptx_opnd *copy_opnds(struct dt_arena *a, const struct ptx_opnd *o,
         return NULL;
     memcpy(c, o, n * sizeof *o);
     for (unsigned k = 0; k < n; k++)
-        if (o[k].n && (o[k].kind == PTX_O_VEC || (o[k].kind == PTX_O_ADDR && o[k].base_kind == PTX_O_REG)) &&
+        if (o[k].n &&
+            (o[k].kind == PTX_O_VEC || o[k].kind == PTX_O_TEXTURE ||
+             (o[k].kind == PTX_O_ADDR && o[k].base_kind == PTX_O_REG)) &&
             !(c[k].elem = copy_opnds(a, o[k].elem, o[k].n)))
             return NULL;
     return c;

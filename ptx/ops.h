@@ -104,6 +104,10 @@ enum ptx_mod_class {
     PTX_MC_OOB,
     PTX_MC_CC,
     PTX_MC_DIM,
+    PTX_MC_GEOM,
+    PTX_MC_COMP,
+    PTX_MC_EDGE,
+    PTX_MC_QUERY,
     PTX_MC_TILE,
     PTX_MC_ACC,
     PTX_MC_RESTRICT,
@@ -144,6 +148,8 @@ enum ptx_op_flags {
     PTX_F_DST_READ = 1 << 11, /* opnd[0] is read as well as written */
     /* PTX leaves open the bits of a result of floating point: another device may give others; see ptx_is_open() */
     PTX_F_OPEN = 1 << 12,
+    /* reads or writes through, or asks about, a texture, sampler or surface: what it touches no operand says */
+    PTX_F_TEXTURE = 1 << 13,
     PTX_F_SPACE = 1 << 16,   /* takes a state space; the rest is for parser and printer: */
     PTX_F_SPACE2 = 1 << 17,  /* takes two */
     PTX_F_CTA = 1 << 18,     /* .shared prints as .shared::cta */

@@ -83,6 +83,9 @@ static int parse_head(struct ptx_parser *ps, bool param, struct head *h)
         } else if (w.kind == PTX_W_MOD && (w.value == PTX_M_V2 || w.value == PTX_M_V4 || w.value == PTX_M_V8)) {
             h->vec = w.value == PTX_M_V2 ? 2 : w.value == PTX_M_V4 ? 4 : 8;
             ptx_next(ps);
+        } else if (w.kind == PTX_W_TYPE && w.value >= PTX_TEXREF && h->is_ptr) { /* a handle: no memory to speak of */
+            h->is_ptr = false;
+            ptx_next(ps);
         } else if (w.kind == PTX_W_SPACE && h->is_ptr) {
             h->ptr_space = w.value;
             ptx_next(ps);
@@ -340,7 +343,7 @@ static int parse_dims(struct ptx_parser *ps, struct ptx_var *v)
 uint32_t ptx_natural_align(const struct ptx_var *v)
 {
     unsigned n = ptx_type_bytes(v->type) * v->vec;
-    return n ? n : 1;
+    return v->type >= PTX_TEXREF && v->space == PTX_PARAM ? 8 : n ? n : 1;
 }
 
 /* Name, bind and record; at module scope a definition takes the name over from an extern declaration. */
@@ -388,6 +391,8 @@ int ptx_parse_var(struct ptx_parser *ps, struct ptx_linkage l, unsigned space)
     int r = parse_head(ps, space == PTX_PARAM, &h);
     if (r < 0)
         return r;
+    if (h.type >= PTX_TEXREF && space != PTX_GLOBAL)
+        return ptx_perr(ps, "textures, samplers and surfaces are .global");
     struct ptx_module *m = ps->m;
     for (;;) {
         struct ptx_tok t = ps->lx.t;
@@ -417,7 +422,7 @@ int ptx_parse_var(struct ptx_parser *ps, struct ptx_linkage l, unsigned space)
             if (space != PTX_GLOBAL && space != PTX_CONST)
                 return ptx_perr(ps, "only .global and .const variables have initialisers");
             ptx_next(ps);
-            if ((r = parse_init(ps, v)) < 0)
+            if ((r = v->type >= PTX_TEXREF ? ptx_texture_init(ps, v) : parse_init(ps, v)) < 0)
                 return r;
         }
         if (v->is_array && !v->bytes && !v->is_extern)
@@ -470,6 +475,11 @@ int ptx_parse_param(struct ptx_parser *ps, struct ptx_function *f, bool result, 
     ptx_next(ps);
     if ((r = parse_dims(ps, v)) < 0)
         return r;
+    if (v->type >= PTX_TEXREF) {
+        if (!f->is_entry || v->is_array)
+            return ptx_perr_at(ps, t.line, t.col, "only entries take a .%s, one each", ptx_type_text(v->type));
+        v->bytes = 8; /* its handle */
+    }
     if (f->is_entry && v->is_array && !v->bytes)
         return ptx_perr_at(ps, t.line, t.col, "%.*s has no size", t.len > 200 ? 200 : (int)t.len, t.s);
     *ret = v;
@@ -484,6 +494,8 @@ int ptx_parse_reg(struct ptx_parser *ps)
         return r;
     if (!ps->f)
         return ptx_perr(ps, "registers of module scope are not supported");
+    if (h.type >= PTX_TEXREF)
+        return ptx_perr(ps, "a register does not hold a .%s", ptx_type_text(h.type));
     if (h.vec > 1 && (h.type == PTX_PRED || ptx_type_bytes(h.type) * h.vec > 16 || h.vec > 4))
         return ptx_perr(ps, "a vector has up to 128 bits, and no predicates");
     for (;;) {

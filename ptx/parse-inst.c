@@ -41,6 +41,20 @@ static int parse_inst_add(struct ptx_parser *ps, struct ptx_inst *i, const struc
 
 /* ---- operands */
 
+/* A constant of f64 where f32 is meant. */
+static void narrow_float(struct ptx_opnd *o)
+{
+    if (o->kind != PTX_O_IMM || o->imm_type != PTX_F64)
+        return;
+    double d;
+    memcpy(&d, &o->bits, 8);
+    float f = (float)d;
+    uint32_t b;
+    memcpy(&b, &f, 4);
+    o->bits = b;
+    o->imm_type = PTX_F32;
+}
+
 static int component(struct ptx_parser *ps, struct ptx_opnd *o)
 {
     struct ptx_tok *t = &ps->lx.t;
@@ -200,6 +214,42 @@ static int parse_inst_address(struct ptx_parser *ps, struct ptx_opnd *o)
             return ptx_perr(ps, "no coordinates");
     }
     return ptx_expect(ps, ']');
+}
+
+/* Behind the `[` of a texture or surface: its name, a sampler, coordinates, which may be one without braces. */
+static int parse_inst_texture(struct ptx_parser *ps, struct ptx_opnd *o, bool floats)
+{
+    struct ptx_opnd list = {0}, name[3];
+    unsigned n = 0;
+    int r = 0;
+    *o = (struct ptx_opnd){.kind = PTX_O_TEXTURE, .comp = -1};
+    while (r >= 0 && n < 3 && !ptx_is(ps, '{') && (r = parse_inst_scalar(ps, &name[n++])) >= 0 && ptx_is(ps, ','))
+        ptx_next(ps);
+    if (r >= 0 && ptx_is(ps, '{')) {
+        ptx_next(ps);
+        r = parse_inst_list(ps, '}', &list);
+    } else if (r >= 0 && n > 1 && name[n - 1].kind == PTX_O_VEC) { /* a vector register */
+        list = name[--n];
+    } else if (r >= 0 && n > 1) { /* the coordinate */
+        list = (struct ptx_opnd){.n = 1, .elem = &name[--n]};
+    }
+    if (r < 0 || (r = ptx_expect(ps, ']')) < 0)
+        return r;
+    if (!n || n > 2 || (n == 2 && !list.n) || list.n > 4)
+        return ptx_perr(ps, "a texture or surface with %u names and %u coordinates", n, list.n);
+    if (n == 2)
+        o->base_kind = name[1].kind;
+    o->n = (uint8_t)(n + list.n);
+    o->elem = dt_arena_alloc(&ps->m->arena, o->n * sizeof *o->elem);
+    if (!o->elem)
+        return ptx_nomem(ps);
+    memcpy(o->elem, name, n * sizeof *name);
+    for (unsigned k = 0; k < list.n; k++) {
+        o->elem[n + k] = list.elem[k];
+        if (floats)
+            narrow_float(&o->elem[n + k]);
+    }
+    return 0;
 }
 
 static int parse_inst_operand(struct ptx_parser *ps, struct ptx_opnd *o, bool label)
@@ -473,15 +523,7 @@ static void narrow_floats(struct ptx_inst *i, struct ptx_opnd *o, unsigned n)
         if (i->type[k] != PTX_F32)
             return;
     for (unsigned k = 0; i->ntype && k < n; k++)
-        if (o[k].kind == PTX_O_IMM && o[k].imm_type == PTX_F64) {
-            double d;
-            memcpy(&d, &o[k].bits, 8);
-            float f = (float)d;
-            uint32_t b;
-            memcpy(&b, &f, 4);
-            o[k].bits = b;
-            o[k].imm_type = PTX_F32;
-        }
+        narrow_float(&o[k]);
 }
 
 static int instruction(struct ptx_parser *ps, uint32_t pred, bool neg)
@@ -529,7 +571,12 @@ static int instruction(struct ptx_parser *ps, uint32_t pred, bool neg)
                 ptx_next(ps);
             }
             ps->dst = no < (info->flags & PTX_F_NODST ? 0u : 1u + i.dst2);
-            if ((r = parse_inst_operand(ps, &o[no], op == PTX_OP_BRA || (op == PTX_OP_BRX_IDX && no == 1))) < 0)
+            bool texture = info->flags & PTX_F_TEXTURE && ptx_is(ps, '[');
+            if (texture)
+                ptx_next(ps);
+            r = texture ? parse_inst_texture(ps, &o[no], i.ntype > 1 && i.type[1] == PTX_F32)
+                        : parse_inst_operand(ps, &o[no], op == PTX_OP_BRA || (op == PTX_OP_BRX_IDX && no == 1));
+            if (r < 0)
                 return r;
             if (o[no].kind == PTX_O_VAR && ptx_is(ps, '[') && (r = ptx_lower_index(ps, &i, &o[no])) < 0)
                 return r;

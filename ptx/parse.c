@@ -506,7 +506,7 @@ static void repoint_opnd(struct ptx_scope *sc, struct ptx_opnd *o)
         repoint(sc, &o->func, NULL);
     else if (o->kind == PTX_O_VAR || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR))
         repoint(sc, NULL, &o->var);
-    else if (o->kind == PTX_O_VEC)
+    else if (o->kind == PTX_O_VEC || o->kind == PTX_O_TEXTURE)
         for (unsigned k = 0; k < o->n; k++)
             repoint_opnd(sc, &o->elem[k]);
 }

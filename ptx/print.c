@@ -90,6 +90,17 @@ static void print_put_list(struct ptx_printer *p, const struct ptx_opnd *o, cons
     dt_str_add(p->out, close);
 }
 
+static void put_texture(struct ptx_printer *p, const struct ptx_opnd *o)
+{
+    unsigned names = 1 + (o->base_kind != PTX_O_NONE);
+    dt_str_addc(p->out, '[');
+    for (unsigned k = 0; k < o->n; k++) {
+        dt_str_add(p->out, k == 0 ? "" : k == names ? ", {" : ", ");
+        put_opnd(p, &o->elem[k]);
+    }
+    dt_str_add(p->out, o->n > names ? "}]" : "]");
+}
+
 static void put_opnd(struct ptx_printer *p, const struct ptx_opnd *o)
 {
     struct dt_str *out = p->out;
@@ -140,6 +151,7 @@ static void put_opnd(struct ptx_printer *p, const struct ptx_opnd *o)
     case PTX_O_VEC: print_put_list(p, o, "{", "}"); break;
     case PTX_O_SINK: dt_str_addc(out, '_'); break;
     case PTX_O_LABEL: put_label(p, o->label); break;
+    case PTX_O_TEXTURE: put_texture(p, o); break;
     }
 }
 
@@ -407,6 +419,8 @@ void ptx_put_var(struct ptx_printer *p, const struct ptx_var *v)
     }
     if (v->init)
         put_init(p, v);
+    if (v->properties)
+        dt_str_addf(out, " = {%s}", v->properties);
 }
 
 static void put_linkage(struct dt_str *out, bool is_extern, bool visible, bool weak, bool common)

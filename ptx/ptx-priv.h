@@ -209,6 +209,11 @@ void ptx_put_sel(struct dt_str *out, uint16_t sel); /* with the dot; nothing for
 /* what is wrong with words and selectors; NULL: nothing. Operands are there */
 const char *ptx_video_wrong(const struct ptx_inst *i);
 
+/* texture.c: what is wrong with words and operands, whose number fits the row; NULL: nothing */
+const char *ptx_texture_wrong(const struct ptx_function *f, const struct ptx_inst *i);
+/* at the `{` behind the `=` of a variable: its properties */
+int ptx_texture_init(struct ptx_parser *ps, struct ptx_var *v);
+
 /* use.c: what a function needs, transitively, in order of first appearance (module-scope variables, functions) */
 struct ptx_use {
     struct dt_names var_at, func_at; /* name: place in var, func */

@@ -40,6 +40,9 @@ enum ptx_opnd_kind {
     PTX_O_VEC,   /* elem[0..n) */
     PTX_O_SINK,  /* _ */
     PTX_O_LABEL, /* label */
+    /* [a, b, {c}] of textures and surfaces (texture.c): a, then the sampler b where base_kind is not PTX_O_NONE, then
+     * coordinates, in elem[0..n) */
+    PTX_O_TEXTURE,
 };
 
 struct ptx_opnd {
@@ -48,7 +51,7 @@ struct ptx_opnd {
     int8_t comp;       /* 0…3 for .x .y .z .w; -1 none */
     uint8_t base_kind; /* PTX_O_ADDR: PTX_O_REG, PTX_O_VAR or PTX_O_NONE */
     uint8_t imm_type;  /* PTX_S64 or PTX_U64 (integer), PTX_F32, PTX_F64 */
-    uint8_t n;         /* PTX_O_VEC */
+    uint8_t n;         /* PTX_O_VEC, PTX_O_TEXTURE */
     uint32_t reg;      /* index into ptx_function.reg */
     uint32_t label;    /* index into ptx_function.label */
     uint16_t sreg;     /* enum ptx_sreg */
@@ -111,11 +114,30 @@ static inline const struct ptx_opnd *ptx_cp_async_source(const struct ptx_inst *
 {
     return i->op == PTX_OP_CP_ASYNC && i->nopnd > 3 + ptx_has(i, PTX_M_L2_HINT) ? &i->opnd[3] : NULL;
 }
+/* May it touch anything: no row, or a texture, sampler or surface, of which no operand says what memory it is? */
+static inline bool ptx_is_opaque(const struct ptx_inst *i)
+{
+    return i->op == PTX_OP_OPAQUE || ptx_op_info((enum ptx_op)i->op)->flags & PTX_F_TEXTURE;
+}
 /* The instruction's modifier of class c, PTX_M_NONE if it has none: ptx_mod_of(i, PTX_MC_RND) is PTX_M_RN, … */
 enum ptx_mod ptx_mod_of(const struct ptx_inst *i, enum ptx_mod_class c);
 /* Set or clear a modifier; keeps canonical order. False if there is no room. */
 bool ptx_set_mod(struct ptx_inst *i, enum ptx_mod m);
 void ptx_clear_mod(struct ptx_inst *i, enum ptx_mod m);
+
+/* ---- textures and surfaces, texture.c ---------------------------------------------------------------------------- */
+struct ptx_texture { /* the operands of an instruction that ptx_verify takes; NULL: there is none */
+    const struct ptx_opnd *name, *sampler, *coord; /* coord: behind the layer's number */
+    const struct ptx_opnd *layer, *lod, *dx, *dy, *offset, *compare;
+    unsigned dims; /* of a layer: 1 to 3; of a cube 3, the direction; 0: the instruction has no coordinates */
+    bool cube, samples;
+};
+struct ptx_texture ptx_texture_of(const struct ptx_function *f, const struct ptx_inst *i);
+/* The value of a property of a .samplerref; -1: it is not said. In the order of the manual: addr_mode_N wrap, mirror,
+ * clamp_ogl, clamp_to_edge, clamp_to_border; filter_mode nearest, linear. */
+int ptx_texture_property(const struct ptx_var *v, const char *name);
+/* Has the function, or what it may call, an instruction with PTX_F_TEXTURE? 1 and the first one, 0 or DT_E_NOMEM. */
+int ptx_texture_used(const struct ptx_function *f, const struct ptx_inst **ret);
 
 /* ---- video instructions, video.c --------------------------------------------------------------------------------- */
 /* The selectors of an instruction (`d.h10`, `a.b7654`) are one constant, its last operand: 16 bits for each of d, a and
@@ -166,6 +188,7 @@ struct ptx_var {
         bool generic;
     } * reloc;
     uint32_t nreloc;
+    const char *properties; /* of a .texref, .samplerref or .surfref: "addr_mode_0=wrap,filter_mode=linear", or NULL */
 };
 
 struct ptx_reg {

@@ -4,7 +4,7 @@
  *                     elements
  *   PTX_F_DST_READ    opnd[0] is read too: the accumulators of wgmma, also where its scale-d says that they are not
  *                     added
- *   reads             address bases, coordinates and all other operands
+ *   reads             address bases, handles, coordinates and all other operands
  *   reads and writes  a predicated destination, and a component of a register
  *   calls             write what their list of returns names
  *   opaque            the statement reads and writes every register that it names
@@ -26,6 +26,10 @@ static void visit(const struct ptx_opnd *o, bool write, bool also_read, void (*f
             for (unsigned k = 0; k < o->n; k++)
                 visit(&o->elem[k], false, false, fn, user);
         }
+        break;
+    case PTX_O_TEXTURE:
+        for (unsigned k = 0; k < o->n; k++)
+            visit(&o->elem[k], false, false, fn, user);
         break;
     case PTX_O_VEC:
         for (unsigned k = 0; k < o->n; k++)

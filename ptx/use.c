@@ -42,7 +42,7 @@ static int add_opnd(struct ptx_use *u, const struct ptx_opnd *o)
         return add_func(u, o->func);
     if (o->kind == PTX_O_VAR || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR))
         return add_var(u, o->var);
-    if (o->kind == PTX_O_VEC)
+    if (o->kind == PTX_O_VEC || o->kind == PTX_O_TEXTURE)
         for (unsigned k = 0; k < o->n && r >= 0; k++)
             r = add_opnd(u, &o->elem[k]);
     return r;

@@ -92,9 +92,9 @@ static int check_bounds(const struct check *c, const struct ptx_opnd *o)
     if (o->kind == PTX_O_FUNC && !o->func)
         return verify_bad(c, "function missing");
     int r = 0;
-    if (o->kind == PTX_O_VEC || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG))
+    if (o->kind == PTX_O_VEC || o->kind == PTX_O_TEXTURE || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG))
         for (unsigned k = 0; k < o->n && r >= 0; k++)
-            r = o->elem[k].kind == PTX_O_VEC || o->elem[k].kind == PTX_O_ADDR
+            r = o->elem[k].kind == PTX_O_VEC || o->elem[k].kind == PTX_O_ADDR || o->elem[k].kind == PTX_O_TEXTURE
                     ? verify_bad(c, "operand inside a vector is no scalar")
                     : check_bounds(c, &o->elem[k]);
     return r;
@@ -186,6 +186,8 @@ static int check_addr(const struct check *c, const struct ptx_opnd *o, unsigned 
         if (verify_kind_of(r->type) == K_FLOAT || (n != 8 && !(n == 4 && narrow)) || r->vec > 1)
             return verify_bad(c, "%s is .%s, which cannot hold an address", r->name, ptx_type_text(r->type));
     } else if (o->base_kind == PTX_O_VAR) {
+        if (o->var->type >= PTX_TEXREF)
+            return verify_bad(c, "%s is a .%s", o->var->name, ptx_type_text(o->var->type));
         if (!space_fits(space, o->var->space) ||
             (space == PTX_GENERIC && o->var->space == PTX_PARAM && (i->op == PTX_OP_LD || i->op == PTX_OP_ST)))
             return verify_bad(c, "%s is .%s", o->var->name, ptx_space_text(o->var->space));
@@ -248,6 +250,7 @@ static int check_letter(const struct check *c, char letter, const struct ptx_opn
                    : verify_bad(c, "wrong operand");
     case 'o': return 0;
     case 'a': return check_addr(c, o, (*naddr)++);
+    case 'T': return o->kind == PTX_O_TEXTURE ? 0 : verify_bad(c, "operand is no texture and no surface");
     case 'L': return check_label(c, o);
     default: return verify_bad(c, "internal: shape letter %c", letter);
     }
@@ -441,6 +444,8 @@ static int check_inst(const struct check *c)
         return r;
     r = i->op == PTX_OP_CALL ? check_call(c) : check_operands(c, info->shape);
     const char *wrong = r >= 0 && ptx_video_lanes(i->op) ? ptx_video_wrong(i) : NULL;
+    if (r >= 0 && info->flags & PTX_F_TEXTURE)
+        wrong = ptx_texture_wrong(c->f, i);
     if (r >= 0 && !wrong)
         r = check_rules(c);
     if (r >= 0 && !wrong)

@@ -102,6 +102,51 @@ void sg_mem_forget(struct sg_device *d, uint64_t addr, uint64_t bytes); /* as ne
 void sg_mem_copied(struct sg_device *d, uint64_t to, uint64_t from, uint64_t bytes); /* written where the source is */
 void sg_mem_info(const struct sg_device *d, uint64_t *ret_free, uint64_t *ret_total);
 
+/* ---- textures, samplers and surfaces (memory/texture.c) ----------------------------------------------------------
+ * Kernels know them by handles: numbers that are never 0 and that name nothing once it is gone. */
+enum sg_texel { /* of one channel */
+                SG_TEXEL_U8,
+                SG_TEXEL_U16,
+                SG_TEXEL_U32,
+                SG_TEXEL_S8,
+                SG_TEXEL_S16,
+                SG_TEXEL_S32,
+                SG_TEXEL_F16,
+                SG_TEXEL_F32
+};
+unsigned sg_texel_bytes(enum sg_texel t);
+enum sg_edge { SG_EDGE_WRAP, SG_EDGE_CLAMP, SG_EDGE_MIRROR, SG_EDGE_BORDER }; /* as CUaddress_mode */
+struct sg_level {                  /* of a mipmap; texels of a row lie beside each other */
+    uint64_t base, pitch, slice;   /* address; bytes from a row to the next, from a slice or layer to the next */
+    uint32_t width, height, depth; /* depth: slices, or layers (six a cube); at least 1 each */
+};
+enum { SG_LEVELS = 17 };
+struct sg_sampler {
+    enum sg_edge edge[3];
+    bool linear, mip_linear; /* filters: else the nearest texel, level */
+    bool normalized;         /* coordinates of floats are from 0 to 1 */
+    float bias, least, most; /* of a level */
+    unsigned anisotropy;     /* 0 and 1: none */
+    uint32_t border[4];      /* bits */
+};
+struct sg_texture {
+    enum sg_reference { SG_REF_TEXTURE = 1, SG_REF_SAMPLER, SG_REF_SURFACE } kind;
+    bool bound; /* a variable of a module that nobody has bound yet has no levels */
+    bool layered, cube;
+    bool memory;   /* linear memory: what is outside reads as 0 */
+    bool integers; /* read as they are, else as floats in 0 to 1 or -1 to 1; nothing else of 32 bits and floats */
+    unsigned dims; /* of a layer, 1 to 3 */
+    enum sg_texel texel;
+    unsigned channels, nlevel;
+    struct sg_level level[SG_LEVELS];
+    struct sg_sampler sampler; /* of SG_REF_TEXTURE and SG_REF_SAMPLER */
+};
+int sg_texture_add(struct sg_device *d, const struct sg_texture *t, uint64_t *ret_handle); /* DT_E_NOMEM */
+/* Another one under its handle; of one kind. Both: DT_E_NOT_FOUND: there is none. */
+int sg_texture_set(struct sg_device *d, uint64_t handle, const struct sg_texture *t);
+int sg_texture_remove(struct sg_device *d, uint64_t handle);
+const struct sg_texture *sg_texture_find(const struct sg_device *d, uint64_t handle); /* until it is changed; NULL */
+
 /* ---- modules and kernels (decode/module.c, decode/decode.c) ------------------------------------------------------ */
 struct sg_module;
 struct sg_kernel;
@@ -111,11 +156,14 @@ int sg_module_load(struct sg_device *d, const char *ptx, size_t len, struct sg_m
 struct sg_module *sg_module_free(struct sg_module *m);
 /* decoded at first use; NULL: no such entry */
 struct sg_kernel *sg_module_kernel(struct sg_module *m, const char *entry);
-/* Why an entry cannot run here: "line 12: entry k: the software device cannot run `txq`"; false: it can. Decodes it. */
+/* Why an entry cannot run here: "line 12: entry k: the software device cannot run `alloca`"; false: it can. Decodes
+ * it. */
 bool sg_kernel_refused(const struct sg_kernel *k, char *ret, size_t n);
 unsigned sg_module_kernels(const struct sg_module *m);
 struct sg_kernel *sg_module_kernel_at(struct sg_module *m, unsigned i);
 int sg_module_global(struct sg_module *m, const char *name, uint64_t *ret_addr, uint64_t *ret_bytes);
+/* The handle of a .texref, .samplerref or .surfref. DT_E_NOT_FOUND. */
+int sg_module_reference(struct sg_module *m, const char *name, enum sg_reference kind, uint64_t *ret_handle);
 /* Which line of the source a line of the PTX comes from, by its .loc: "k.cu:12", "f.cu:3, inlined at k.cu:12"; false:
  * it does not say. */
 bool sg_module_source(const struct sg_module *m, uint32_t line, char *ret, size_t n);

@@ -30,7 +30,7 @@ static unsigned effect_of(const struct ana_taint_state *s, const struct ptx_inst
 {
     unsigned flags = ptx_op_info(i->op)->flags;
     bool here = i->space == PTX_GENERIC || i->space == PTX_GLOBAL || i->space2 == PTX_GLOBAL;
-    if (i->op == PTX_OP_OPAQUE)
+    if (ptx_is_opaque(i))
         return ANA_CALL_ANYTHING;
     for (unsigned o = 0; o < i->nopnd; o++) {
         const struct ptx_opnd *x = &i->opnd[o];
@@ -128,7 +128,7 @@ static bool acts(const struct ptx_inst *i, void *user)
     unsigned flags = ptx_op_info(i->op)->flags;
     bool own = i->space == PTX_PARAM || i->space == PTX_LOCAL || i->space == PTX_CONST;
     (void)user;
-    return i->op == PTX_OP_OPAQUE || i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT || i->op == PTX_OP_EXIT ||
+    return ptx_is_opaque(i) || i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT || i->op == PTX_OP_EXIT ||
            flags & (PTX_F_ATOMIC | PTX_F_BARRIER | PTX_F_CONVERGENT | PTX_F_SIDE) ||
            (flags & (PTX_F_READS | PTX_F_WRITES) && !own);
 }

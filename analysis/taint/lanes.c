@@ -219,7 +219,7 @@ static uint8_t lanes_result(struct lanes *x, uint32_t at)
         return i->pred == PTX_NO_REG ? 0 : x->s->lane_reg[i->pred];
     if (flags & PTX_F_CONVERGENT)
         bits |= guard_of(x, at);
-    if (flags & (PTX_F_CALL | PTX_F_READS | PTX_F_ATOMIC | PTX_F_CONVERGENT) || i->op == PTX_OP_OPAQUE)
+    if (flags & (PTX_F_CALL | PTX_F_READS | PTX_F_ATOMIC | PTX_F_CONVERGENT) || ptx_is_opaque(i))
         bits |= LANE;
     if (ptx_reads_carry(i))
         bits |= x->carry;

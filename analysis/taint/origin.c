@@ -143,7 +143,7 @@ static bool origin_look(struct search *s, uint32_t at)
     const struct ptx_inst *i = &s->f->inst[at];
     unsigned flags = ptx_op_info(i->op)->flags;
     uint32_t block = s->t->cfg.block_of[at], before = s->tail;
-    if (i->op == PTX_OP_OPAQUE || flags & (PTX_F_CALL | PTX_F_ATOMIC) || origin_special(i))
+    if (ptx_is_opaque(i) || flags & (PTX_F_CALL | PTX_F_ATOMIC) || origin_special(i))
         return true;
     if (ptx_is_open(i))
         return true;

@@ -116,7 +116,7 @@ bool ana_sites_add(struct ana_taint_state *s, struct ana_sites *out, size_t *cap
     struct ana_site x = {.inst = at, .guard = s->block[s->cfg.block_of[at]]};
     if (i->pred != PTX_NO_REG && s->reg[i->pred] > x.guard)
         x.guard = s->reg[i->pred];
-    if (i->op == PTX_OP_OPAQUE) {
+    if (ptx_is_opaque(i)) {
         out->opaque = out->side_effects = out->acts = true;
         x.address = DATA, x.reads = x.writes = true, x.opnd = 0xFF;
         return add_site(s, out, cap, x, prov);

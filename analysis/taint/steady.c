@@ -62,7 +62,7 @@ static bool steady_operands(const struct ana_tainted *t, const struct ptx_inst *
 {
     const struct ptx_op_info *op = ptx_op_info(i->op);
     struct looked x = {t, false};
-    if (i->op == PTX_OP_OPAQUE || op->flags & PTX_F_CALL)
+    if (ptx_is_opaque(i) || op->flags & PTX_F_CALL)
         return false;
     if (i->pred != PTX_NO_REG && t->reg[i->pred] == DATA)
         return false;
@@ -177,8 +177,8 @@ static int same_inst(const struct ana_tainted *t, const struct ptx_function *f, 
     const struct ptx_op_info *op = ptx_op_info(i->op);
     if (i->op != PTX_OP_OPAQUE && op->flags & PTX_F_CALL)
         return ana_only_computes(i);
-    if (i->op == PTX_OP_OPAQUE || !touching(i, op))
-        return i->op != PTX_OP_OPAQUE;
+    if (ptx_is_opaque(i) || !touching(i, op))
+        return !ptx_is_opaque(i);
     return asks(i) ? asks_in_loop(t, f, at) : t->block[t->cfg.block_of[at]] != DATA && steady_inst(t, i);
 }
 

@@ -378,7 +378,10 @@ static void taint_step(struct ana_taint_state *s, uint32_t at)
     case PTX_OP_PRAGMA:
     case PTX_OP_BRANCHTARGETS:
     case PTX_OP_CALLPROTO: return;
-    case PTX_OP_OPAQUE: everything(s); return;
+    }
+    if (ptx_is_opaque(i)) {
+        everything(s);
+        return;
     }
     s->src = NONE;
     memset(s->src_prov, 0, s->words * sizeof *s->src_prov);
@@ -602,7 +605,7 @@ int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, s
         struct dt_arena keep = s.a, scratch = {0};
         s.a = scratch;
         for (uint32_t i = 0; i < f->ninst && ok; i++)
-            if (s.cfg.block[s.cfg.block_of[i]].reachable || f->inst[i].op == PTX_OP_OPAQUE)
+            if (s.cfg.block[s.cfg.block_of[i]].reachable || ptx_is_opaque(&f->inst[i]))
                 taint_step(&s, i);
         if (ok)
             control(&s);
@@ -613,7 +616,7 @@ int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, s
         s.a = keep;
     } while (s.changed && ok);
     for (uint32_t i = 0; i < f->ninst && ok; i++)
-        if (s.cfg.block[s.cfg.block_of[i]].reachable || f->inst[i].op == PTX_OP_OPAQUE)
+        if (s.cfg.block[s.cfg.block_of[i]].reachable || ptx_is_opaque(&f->inst[i]))
             ok = ana_sites_add(&s, &t.sites, &cap, i);
     ok = ok && ana_watch(&s, &t) && !t.sites.arena.failed && !s.a.failed;
     t.sites.opaque |= s.opaque;

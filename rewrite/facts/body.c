@@ -47,7 +47,7 @@ static void body_found(struct rw_body *b, enum rw_fact k, uint32_t line, const c
 
 bool rw_is_global_access(const struct ptx_inst *i)
 {
-    if (i->op == PTX_OP_OPAQUE)
+    if (ptx_is_opaque(i))
         return true;
     if (i->op == PTX_OP_WGMMA_MMA_ASYNC) /* descriptors of shared memory */
         return false;
@@ -279,8 +279,8 @@ static int scan_function(struct scan *s, const struct ptx_function *f, bool top,
             body_found(b, RW_INDIRECT_CALL, i->line, "callprototype");
             continue;
         }
-        if (i->op == PTX_OP_OPAQUE) {
-            body_found(b, RW_OPAQUE, i->line, i->text);
+        if (ptx_is_opaque(i)) {
+            body_found(b, RW_OPAQUE, i->line, i->text ? i->text : ptx_op_info(i->op)->mnemonic);
             continue;
         }
         const struct ptx_op_info *o = ptx_op_info(i->op);

@@ -135,6 +135,8 @@ static int other(struct sg_dec *d)
     const struct ptx_inst *i = d->i;
     if (ptx_video_lanes(i->op))
         return sg_decode_video(d);
+    if (ptx_op_info((enum ptx_op)i->op)->flags & PTX_F_TEXTURE)
+        return sg_decode_texture(d);
     switch (i->op) {
     case PTX_OP_MBARRIER_INIT:
     case PTX_OP_MBARRIER_INVAL:

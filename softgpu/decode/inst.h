@@ -27,6 +27,9 @@ int sg_decode_logic(struct sg_dec *d);
 int sg_decode_move(struct sg_dec *d);
 int sg_decode_memory(struct sg_dec *d);
 int sg_decode_sync(struct sg_dec *d);
+int sg_decode_texture(struct sg_dec *d);
+/* The row of a parameter of 4 or 8 bytes. */
+uint32_t sg_param_row(struct sg_dec *d, uint32_t from, uint32_t bytes);
 
 /* The instruction's rounding mode and modifiers as enum sg_rnd. */
 unsigned sg_dec_rounding(const struct ptx_inst *i);

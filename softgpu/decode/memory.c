@@ -103,6 +103,11 @@ static uint32_t param_row(struct sg_dec *d, uint32_t from, uint32_t bytes, bool 
     return (uint32_t)at | 1;
 }
 
+uint32_t sg_param_row(struct sg_dec *d, uint32_t from, uint32_t bytes)
+{
+    return param_row(d, from, bytes, false, bytes == 8, false);
+}
+
 static const struct ptx_opnd *element(const struct ptx_opnd *o, unsigned e)
 {
     return o->kind == PTX_O_VEC ? &o->elem[e] : o;

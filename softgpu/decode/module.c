@@ -32,6 +32,28 @@ uint64_t sg_module_var(const struct sg_module *m, const struct ptx_var *v)
     return 0;
 }
 
+static enum sg_reference module_kind(const struct ptx_var *v)
+{
+    return v->type == PTX_TEXREF ? SG_REF_TEXTURE : v->type == PTX_SURFREF ? SG_REF_SURFACE : SG_REF_SAMPLER;
+}
+
+/* A variable that is a texture, sampler or surface: its address is its handle. Textures and surfaces are bound to
+ * memory later (libcuda/texref.c); samplers are what they say. */
+static int place_reference(struct sg_module *m, const struct ptx_var *v, uint64_t *ret)
+{
+    static const enum sg_edge edge[] = {SG_EDGE_WRAP, SG_EDGE_MIRROR, SG_EDGE_CLAMP, SG_EDGE_CLAMP, SG_EDGE_BORDER};
+    static const char *const name[] = {"addr_mode_0", "addr_mode_1", "addr_mode_2"};
+    struct sg_texture t = {.kind = module_kind(v), .bound = v->type == PTX_SAMPLERREF};
+    for (unsigned k = 0; k < 3; k++) {
+        int mode = ptx_texture_property(v, name[k]);
+        t.sampler.edge[k] = mode < 0 ? SG_EDGE_CLAMP : edge[mode];
+    }
+    t.sampler.linear = ptx_texture_property(v, "filter_mode") == 1;
+    t.sampler.normalized = ptx_texture_property(v, "force_unnormalized_coords") <= 0;
+    t.sampler.most = SG_LEVELS;
+    return sg_texture_add(m->device, &t, ret);
+}
+
 static int place_vars(struct sg_module *m, struct dt_err *e)
 {
     struct ptx_module *p = m->ptx;
@@ -40,6 +62,11 @@ static int place_vars(struct sg_module *m, struct dt_err *e)
         return DT_E_NOMEM;
     for (uint32_t i = 0; i < p->nvar; i++) {
         const struct ptx_var *v = p->var[i];
+        if (v->type >= PTX_TEXREF && !v->is_extern) {
+            if (place_reference(m, v, &m->var_addr[i]) < 0)
+                return dt_err_set(e, DT_E_NOMEM, "no memory for %s", v->name);
+            continue;
+        }
         if ((v->space != PTX_GLOBAL && v->space != PTX_CONST) || v->is_extern || !v->bytes)
             continue;
         int r = sg_mem_alloc_as(m->device, v->bytes, v->space == PTX_CONST, &m->var_addr[i]);
@@ -188,7 +215,9 @@ struct sg_module *sg_module_free(struct sg_module *m)
     for (unsigned i = 0; m->kernel && i < m->nkernel; i++)
         sg_code_free(m->kernel[i].code), sg_code_free(m->kernel[i].checked);
     for (uint32_t i = 0; m->var_addr && i < m->ptx->nvar; i++)
-        if (m->var_addr[i])
+        if (m->var_addr[i] && m->ptx->var[i]->type >= PTX_TEXREF)
+            sg_texture_remove(m->device, m->var_addr[i]);
+        else if (m->var_addr[i])
             sg_mem_free(m->device, m->var_addr[i]);
     if (m->workspace)
         sg_mem_free(m->device, m->workspace);
@@ -244,13 +273,25 @@ struct sg_kernel *sg_module_kernel_at(struct sg_module *m, unsigned i) { return 
 int sg_module_global(struct sg_module *m, const char *name, uint64_t *ret_addr, uint64_t *ret_bytes)
 {
     for (uint32_t i = 0; i < m->ptx->nvar; i++)
-        if (m->var_addr[i] && !strcmp(m->ptx->var[i]->name, name)) {
+        if (m->var_addr[i] && m->ptx->var[i]->type < PTX_TEXREF && !strcmp(m->ptx->var[i]->name, name)) {
             if (ret_addr)
                 *ret_addr = m->var_addr[i];
             if (ret_bytes)
                 *ret_bytes = m->ptx->var[i]->bytes;
             return 0;
         }
+    return DT_E_NOT_FOUND;
+}
+
+int sg_module_reference(struct sg_module *m, const char *name, enum sg_reference kind, uint64_t *ret_handle)
+{
+    for (uint32_t i = 0; i < m->ptx->nvar; i++) {
+        const struct ptx_var *v = m->ptx->var[i];
+        if (m->var_addr[i] && v->type >= PTX_TEXREF && module_kind(v) == kind && !strcmp(v->name, name)) {
+            *ret_handle = m->var_addr[i];
+            return 0;
+        }
+    }
     return DT_E_NOT_FOUND;
 }
 

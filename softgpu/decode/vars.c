@@ -101,9 +101,6 @@ int sg_var_address(struct sg_dec *d, const struct ptx_var *v, uint64_t *ret)
     }
     if (v->space == PTX_GLOBAL || v->space == PTX_CONST) {
         *ret = sg_module_var(d->k->module, v);
-        if (!*ret && v->type >= PTX_TEXREF)
-            return sg_dec_error(d, DT_E_UNSUPPORTED,
-                                "the software device cannot run textures, samplers and surfaces (%s)", v->name);
         return *ret ? 0
                     : sg_dec_error(d, DT_E_UNSUPPORTED, "the external variable %s is not defined in this module",
                                    v->name);

@@ -224,6 +224,19 @@ static bool resolve_all(struct sg_warp *w, const struct sg_op *op, unsigned byte
     return true;
 }
 
+bool sg_read_lanes(struct sg_warp *w, const struct sg_op *op, const uint64_t ad[SG_LANES], uint32_t mask,
+                   unsigned bytes, uint8_t *at[SG_LANES])
+{
+    for (uint32_t m = mask; m; m &= m - 1) {
+        unsigned l = (unsigned)__builtin_ctz(m);
+        if (!(at[l] = sg_resolve(w, op, l, ad[l], bytes, false)))
+            return false;
+    }
+    if (mask && w->wk->track)
+        sg_track_lanes(w, op, ad, mask, bytes, SG_READ);
+    return !mask || !w->wk->check || sg_check_lanes(w, op, at, mask, bytes, SG_READ, 0);
+}
+
 static void access_put(struct sg_warp *w, const struct sg_op *op, uint32_t ref, unsigned lane, const uint8_t *p)
 {
     unsigned bytes = op->size;

@@ -70,6 +70,9 @@ uint8_t *sg_resolve(struct sg_warp *w, const struct sg_op *op, unsigned lane, ui
 /* The fault of an access to "shared memory" or the like that is misaligned or outside its `limit` bytes; NULL. */
 void *sg_stray(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t at, unsigned bytes, const char *space,
                uint64_t limit);
+/* Lanes of `mask` read `bytes` of global memory at ad[]: checked and counted, at[] where they are. False: fault. */
+bool sg_read_lanes(struct sg_warp *w, const struct sg_op *op, const uint64_t ad[SG_LANES], uint32_t mask,
+                   unsigned bytes, uint8_t *at[SG_LANES]);
 /* The allocation of these bytes of global memory. NULL without a fault when they are not accessible. */
 const struct sg_range *sg_find_range(struct sg_warp *w, const struct sg_op *op, uint64_t lo, uint64_t bytes);
 void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_range *range, unsigned lane, uint64_t lo,
@@ -106,6 +109,11 @@ void sg_cluster_leave(struct sg_warp *w, uint32_t lanes); /* they have exited */
 uint64_t sg_slow_one(const struct sg_op *op, uint64_t a, uint64_t b, uint64_t c, enum ptx_type t);
 uint64_t sg_get_lane(const struct sg_warp *w, uint32_t ref, enum ptx_type t, unsigned lane);
 void sg_put_lane(const struct sg_warp *w, uint32_t ref, enum ptx_type t, unsigned lane, uint64_t v);
+
+/* ---- texture.c --------------------------------------------------------------------------------------------------- */
+/* What a lane's handle names, if it is of that kind and of the instruction's shape (SG_SHAPE_*); NULL: fault. */
+const struct sg_texture *sg_reference_of(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t handle,
+                                         enum sg_reference kind, uint32_t shape);
 
 /* ---- matrix.c ---------------------------------------------------------------------------------------------------- */
 bool sg_whole_warp(struct sg_warp *w, const struct sg_op *op); /* false with a fault: lanes are missing */

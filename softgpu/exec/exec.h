@@ -163,6 +163,38 @@ struct sg_fragment sg_fragment(enum sg_mat_role role, enum ptx_type t, unsigned 
 bool sg_fragment_table(struct dt_arena *arena, struct sg_fragment *f); /* false: memory is out */
 sg_handler sg_mma, sg_wmma_load, sg_wmma_store, sg_ldmatrix, sg_stmatrix, sg_movmatrix, sg_wgmma;
 
+/* ---- textures and surfaces (texture.c, surface.c) ---------------------------------------------------------------- */
+sg_handler sg_fetch;         /* op->sub: enum sg_fetch_how; op->type: of the destination; op->n: channel to gather */
+sg_handler sg_texture_query; /* of op->a; op->sub: the query less PTX_M_WIDTH; op->b: level, or SG_NONE; op->n: kinds */
+sg_handler sg_texture_kind;  /* istypep: is the handle op->a one of kind op->sub? */
+/* op->sub: enum sg_surface_how, op->a: a row for addresses; op->c: sub-operation of red; the rest as of ld, st, red */
+sg_handler sg_surface_load, sg_surface_store, sg_surface_reduce;
+enum sg_fetch_how { SG_FETCH_PLAIN, SG_FETCH_LEVEL, SG_FETCH_GRAD, SG_FETCH_GATHER };
+enum sg_fetch_ext { /* of sg_fetch, in code->ext from op->x on: refs, or SG_NONE */
+                    SG_FX_TEXTURE,
+                    SG_FX_SAMPLER,
+                    SG_FX_DST,                  /* 2 or 4 */
+                    SG_FX_PRED = SG_FX_DST + 4, /* the second destination */
+                    SG_FX_LAYER,
+                    SG_FX_COORD, /* 3 of each that follows */
+                    SG_FX_DX = SG_FX_COORD + 3,
+                    SG_FX_DY = SG_FX_DX + 3,
+                    SG_FX_OFFSET = SG_FX_DY + 3,
+                    SG_FX_LOD = SG_FX_OFFSET + 3,
+                    SG_FX_SHAPE, /* dimensions; SG_SHAPE_* */
+                    SG_FX_COUNT
+};
+enum { SG_SHAPE_DIMS = 3, SG_SHAPE_CUBE = 4, SG_SHAPE_LAYERED = 8, SG_SHAPE_INTEGER = 16 };
+enum sg_surface_how { SG_SURFACE_TRAP, SG_SURFACE_CLAMP, SG_SURFACE_ZERO, SG_SURFACE_HOW = 3, SG_SURFACE_SAMPLES = 4 };
+enum sg_surface_ext { /* of sg_surface, in code->ext from op->imm on */
+                      SG_SX_SURFACE,
+                      SG_SX_LAYER,
+                      SG_SX_COORD,
+                      SG_SX_SHAPE = SG_SX_COORD + 3,
+                      SG_SX_DATA, /* of sust.p: n and n refs */
+                      SG_SX_COUNT = SG_SX_DATA + 5
+};
+
 /* ---- mbarriers, bulk copies, copies of tensors (mbarrier.c, bulk.c, tensor.c) ------------------------------------ */
 sg_handler sg_mbarrier, sg_mbarrier_count; /* op->sub */
 enum sg_mbarrier {

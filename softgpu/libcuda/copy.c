@@ -1,5 +1,5 @@
 /* Copies and memsets. Every copy becomes a CUDA_MEMCPY3D, every memset a cu_set. They run at once; how long they take
- * is the timeline's. There are no arrays.
+ * is the timeline's. An array (array.c) is one side of a copy, in which rows and slices are its own.
  *
  * The device side of a copy must lie inside one allocation. A side of CU_MEMORYTYPE_UNIFIED that the device does not
  * know is host memory.
@@ -38,6 +38,25 @@ static bool is_mapped(const char *p, size_t n)
             return false;
     }
     return end >= (uintptr_t)p;
+}
+
+static CUresult array_side(struct CUctx_st *c, const CUDA_MEMCPY3D *p, bool dst, struct side *ret)
+{
+    CUarray a = dst ? p->dstArray : p->srcArray;
+    size_t x = dst ? p->dstXInBytes : p->srcXInBytes, y = dst ? p->dstY : p->srcY, z = dst ? p->dstZ : p->srcZ;
+    CU_REQUIRE(cu_is(a, CU_ARRAY) && a->ctx->dev == c->dev, CUDA_ERROR_INVALID_HANDLE);
+    const struct sg_level *l = &a->level;
+    size_t texel = cu_array_texel_bytes(&a->desc);
+    CU_REQUIRE(!(dst ? p->dstLOD : p->srcLOD) && x % texel == 0 && p->WidthInBytes % texel == 0,
+               CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(x <= l->pitch && p->WidthInBytes <= l->pitch - x && y <= l->height && p->Height <= l->height - y &&
+                   z <= l->depth && p->Depth <= l->depth - z,
+               CUDA_ERROR_INVALID_VALUE);
+    *ret = (struct side){.p = (char *)(uintptr_t)(l->base + z * l->slice + y * l->pitch + x),
+                         .pitch = l->pitch,
+                         .height = l->height,
+                         .device = true};
+    return CUDA_SUCCESS;
 }
 
 /* `later`: it runs in a graph, where memory may be allocated by then. */
@@ -79,7 +98,8 @@ static CUresult side_of(struct CUctx_st *c, const CUDA_MEMCPY3D *p, bool dst, bo
         CU_REQUIRE(ret->device ? sg_mem_ok(c->dev->sg, dev + at, n) : is_mapped(ret->p, n), CUDA_ERROR_INVALID_VALUE);
         break;
     }
-    default: return CUDA_ERROR_NOT_SUPPORTED;
+    case CU_MEMORYTYPE_ARRAY: return array_side(c, p, dst, ret);
+    default: return CUDA_ERROR_INVALID_VALUE;
     }
     CU_REQUIRE(ret->p, CUDA_ERROR_INVALID_VALUE);
     return CUDA_SUCCESS;
@@ -116,7 +136,8 @@ CUresult cu_copy_run(struct CUctx_st *c, const CUDA_MEMCPY3D *p)
 struct sg_work cu_copy_work(const CUDA_MEMCPY3D *p)
 {
     uint64_t n = (uint64_t)p->WidthInBytes * p->Height * p->Depth;
-    bool inside = p->srcMemoryType == CU_MEMORYTYPE_DEVICE && p->dstMemoryType == CU_MEMORYTYPE_DEVICE;
+    bool inside = (p->srcMemoryType == CU_MEMORYTYPE_DEVICE || p->srcMemoryType == CU_MEMORYTYPE_ARRAY) &&
+                  (p->dstMemoryType == CU_MEMORYTYPE_DEVICE || p->dstMemoryType == CU_MEMORYTYPE_ARRAY);
     /* within the device: read and written at DRAM speed */
     return (struct sg_work){.kind = inside ? SG_WORK_SET : SG_WORK_COPY, .bytes = inside ? 2 * n : n};
 }
@@ -178,6 +199,79 @@ ASYNC(cuMemcpyDtoHAsync, void *, H, CUdeviceptr, D)
 ASYNC(cuMemcpyDtoDAsync, CUdeviceptr, D, CUdeviceptr, D)
 ASYNC(cuMemcpyAsync, CUdeviceptr, U, CUdeviceptr, U)
 
+/* ---- arrays: bytes of the rows of one, one behind the other; at most to the end of the row where they begin, or whole
+ * rows from the start of one */
+static CUresult rows(struct CUctx_st *c, CUarray a, size_t at, size_t n, bool dst, CUDA_MEMCPY3D *p)
+{
+    CU_REQUIRE(cu_is(a, CU_ARRAY) && a->ctx->dev == c->dev, CUDA_ERROR_INVALID_HANDLE);
+    size_t pitch = a->level.pitch, x = at % pitch, y = at / pitch;
+    CU_REQUIRE(n <= pitch - x || (!x && n % pitch == 0), CUDA_ERROR_INVALID_VALUE);
+    p->WidthInBytes = n <= pitch - x ? n : pitch;
+    p->Height = n <= pitch - x ? 1 : n / pitch;
+    if (dst)
+        p->dstArray = a, p->dstXInBytes = x, p->dstY = y, p->dstMemoryType = CU_MEMORYTYPE_ARRAY;
+    else
+        p->srcArray = a, p->srcXInBytes = x, p->srcY = y, p->srcMemoryType = CU_MEMORYTYPE_ARRAY;
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy_rows(CUarray to, size_t to_at, CUarray from, size_t from_at, CUDA_MEMCPY3D p, size_t n, CUstream s,
+                          bool wait)
+{
+    CU_CONTEXT(c);
+    if (to)
+        CU_TRY(rows(c, to, to_at, n, true, &p));
+    CUDA_MEMCPY3D q = p;
+    if (from)
+        CU_TRY(rows(c, from, from_at, n, false, &p));
+    CU_REQUIRE(!to || !from || (q.WidthInBytes == p.WidthInBytes && q.Height == p.Height), CUDA_ERROR_INVALID_VALUE);
+    return copy(&p, s, wait);
+}
+
+#define NOT_NULL(a) CU_REQUIRE(a, CUDA_ERROR_INVALID_HANDLE)
+CUresult cuMemcpyHtoA(CUarray to, size_t at, const void *from, size_t n)
+{
+    CU_READY();
+    NOT_NULL(to);
+    return copy_rows(to, at, NULL, 0, flat(D, 0, H, (uint64_t)(uintptr_t)from, n), n, NULL, true);
+}
+CUresult cuMemcpyAtoH(void *to, CUarray from, size_t at, size_t n)
+{
+    CU_READY();
+    NOT_NULL(from);
+    return copy_rows(NULL, 0, from, at, flat(H, (uint64_t)(uintptr_t)to, D, 0, n), n, NULL, true);
+}
+CUresult cuMemcpyDtoA(CUarray to, size_t at, CUdeviceptr from, size_t n)
+{
+    CU_READY();
+    NOT_NULL(to);
+    return copy_rows(to, at, NULL, 0, flat(D, 0, D, from, n), n, NULL, true);
+}
+CUresult cuMemcpyAtoD(CUdeviceptr to, CUarray from, size_t at, size_t n)
+{
+    CU_READY();
+    NOT_NULL(from);
+    return copy_rows(NULL, 0, from, at, flat(D, to, D, 0, n), n, NULL, true);
+}
+CUresult cuMemcpyAtoA(CUarray to, size_t to_at, CUarray from, size_t from_at, size_t n)
+{
+    CU_READY();
+    NOT_NULL(to && from);
+    return copy_rows(to, to_at, from, from_at, flat(D, 0, D, 0, n), n, NULL, true);
+}
+CUresult cuMemcpyHtoAAsync(CUarray to, size_t at, const void *from, size_t n, CUstream s)
+{
+    CU_READY();
+    NOT_NULL(to);
+    return copy_rows(to, at, NULL, 0, flat(D, 0, H, (uint64_t)(uintptr_t)from, n), n, s, false);
+}
+CUresult cuMemcpyAtoHAsync(void *to, CUarray from, size_t at, size_t n, CUstream s)
+{
+    CU_READY();
+    NOT_NULL(from);
+    return copy_rows(NULL, 0, from, at, flat(H, (uint64_t)(uintptr_t)to, D, 0, n), n, s, false);
+}
+
 static CUDA_MEMCPY3D from_2d(const CUDA_MEMCPY2D *q)
 {
     return (CUDA_MEMCPY3D){.srcXInBytes = q->srcXInBytes,
@@ -185,9 +279,11 @@ static CUDA_MEMCPY3D from_2d(const CUDA_MEMCPY2D *q)
                            .srcMemoryType = q->srcMemoryType,
                            .srcHost = q->srcHost,
                            .srcDevice = q->srcDevice,
+                           .srcArray = q->srcArray,
                            .srcPitch = q->srcPitch,
                            .dstXInBytes = q->dstXInBytes,
                            .dstY = q->dstY,
+                           .dstArray = q->dstArray,
                            .dstMemoryType = q->dstMemoryType,
                            .dstHost = q->dstHost,
                            .dstDevice = q->dstDevice,

@@ -43,7 +43,11 @@ enum cu_kind {
     CU_LINK,
     CU_POOL,
     CU_MEMORY,
-    CU_USER_OBJECT
+    CU_USER_OBJECT,
+    CU_ARRAY,
+    CU_MIPMAP,
+    CU_TEXREF,
+    CU_SURFREF
 };
 
 struct cu_device {
@@ -89,6 +93,9 @@ struct CUctx_st {
     struct CUstream_st *null_stream, *streams; /* all of them, chained */
     struct CUevent_st *events;
     struct dt_vec(struct CUmod_st *) module;
+    struct dt_vec(struct CUarray_st *) array; /* without the levels of mipmaps */
+    struct dt_vec(struct CUmipmappedArray_st *) mipmap;
+    struct cu_object *objects; /* textures and surfaces, chained */
     struct dt_vec(struct cu_range) range;
     /* arenas that were freed, those with a base: the next ones are mostly as large, and there are two at a time where
      * something is compared */
@@ -119,6 +126,42 @@ struct CUmod_st {
     struct CUlib_st *lib; /* NULL: not of a library */
     struct sg_module *sg;
     struct dt_vec(struct CUfunc_st *) func;
+    struct dt_vec(struct CUtexref_st *) texref;
+    struct dt_vec(struct CUsurfref_st *) surfref;
+};
+
+struct CUarray_st {
+    struct CUctx_st *ctx;
+    CUDA_ARRAY3D_DESCRIPTOR desc; /* as asked for; of a level, its own size */
+    struct sg_level level;
+    struct CUmipmappedArray_st *of; /* NULL: no level of a mipmap */
+};
+
+struct CUmipmappedArray_st {
+    struct CUctx_st *ctx;
+    CUDA_ARRAY3D_DESCRIPTOR desc;
+    uint64_t memory;
+    unsigned nlevel;
+    struct CUarray_st *level[SG_LEVELS];
+};
+
+struct CUtexref_st {
+    struct CUctx_st *ctx;
+    struct CUmod_st *mod; /* NULL: of no module */
+    char *name;
+    uint64_t handle; /* 0: of no module */
+    bool has;        /* `resource` says something */
+    CUDA_RESOURCE_DESC resource;
+    CUDA_TEXTURE_DESC desc;
+    CUarray_format format; /* 0: not said */
+    unsigned channels;
+};
+
+struct CUsurfref_st {
+    struct CUctx_st *ctx;
+    char *name;
+    uint64_t handle;
+    CUarray array;
 };
 
 struct CUfunc_st {
@@ -353,6 +396,16 @@ struct sg_work cu_copy_work(const CUDA_MEMCPY3D *p);
 CUresult cu_set_check(struct CUctx_st *c, const struct cu_set *s, bool later); /* later: in a graph */
 void cu_set_run(struct CUctx_st *c, const struct cu_set *s);
 struct sg_work cu_set_work(const struct cu_set *s);
+
+/* ---- array.c, texture.c, texref.c ---- */
+bool cu_texel(CUarray_format f, enum sg_texel *ret); /* false: not offered */
+size_t cu_array_texel_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d);
+void cu_arrays_leave(struct CUctx_st *c);
+void cu_objects_leave(struct CUctx_st *c);
+void cu_references_leave(struct CUmod_st *m);
+/* The memory that a description names, checked; how it is read, behind that. */
+CUresult cu_texture_memory(struct CUctx_st *c, const CUDA_RESOURCE_DESC *r, struct sg_texture *t);
+CUresult cu_texture_sampler(const CUDA_TEXTURE_DESC *d, struct sg_texture *t);
 
 /* ---- stream.c ---- */
 /* The stream behind a handle (NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD: the default one). NULL: invalid. */

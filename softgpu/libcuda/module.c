@@ -104,6 +104,7 @@ void cu_module_free(struct CUmod_st *m)
         cu_handle_free(m->func.p[i]);
     }
     free(m->func.p);
+    cu_references_leave(m);
     sg_module_free(m->sg);
     cu_handle_free(m);
 }

@@ -217,6 +217,8 @@ void cu_context_free(struct CUctx_st *c)
     while (c->events)
         cu_event_free(c->events);
     struct cu_device *d = c->dev;
+    cu_objects_leave(c);
+    cu_arrays_leave(c);
     cu_pool_leave(c);
     if (d->sg)
         sg_mem_free_owned(d->sg, c);

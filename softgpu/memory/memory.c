@@ -53,6 +53,7 @@ struct sg_device *sg_device_free(struct sg_device *d)
     for (size_t i = 0; i < d->nalloc; i++)
         alloc_done(&d->alloc[i]);
     sg_heap_free(d);
+    sg_textures_free(d);
     free(d->alloc);
     for (unsigned i = 0; i < SG_SPARES; i++)
         free(d->spare[i].p);

@@ -37,7 +37,12 @@ struct sg_device {
         void *p;
         size_t bytes;
     } spare[SG_SPARES];
-    bool track;           /* new allocations get `init` */
+    bool track; /* new allocations get `init` */
+    struct sg_reference_slot {
+        struct sg_texture *texture; /* NULL: free */
+        uint32_t round;             /* how often the slot has been given out */
+    } * texture;                    /* by the low bits of handles (texture.c) */
+    size_t ntexture, texture_cap;
     struct sg_heap *heap; /* heap.c; NULL: not made yet */
 };
 
@@ -48,6 +53,8 @@ int sg_mem_alloc_as(struct sg_device *d, uint64_t bytes, bool read_only, uint64_
  * with its size. */
 void *sg_spare_get(struct sg_device *d, size_t *bytes);
 void sg_spare_put(struct sg_device *d, void *p, size_t bytes);
+
+void sg_textures_free(struct sg_device *d); /* texture.c: the table goes with the device */
 
 /* heap.c */
 int sg_heap_make(struct sg_device *d, uint64_t bytes); /* once; later calls change nothing */

@@ -1,9 +1,10 @@
 /* Copies and memsets: linear, pitched, of three dimensions, of variables.
  *
  * cudaMemcpyDefault lets the driver see which side is whose. The other kinds are taken at their word, as the driver's
- * entries of that kind do, so that a pointer of the wrong side is an error. Copies of arrays are refused: the software
- * device has none.
+ * entries of that kind do, so that a pointer of the wrong side is an error. Where an array takes part, the extent and
+ * places in arrays are in texels, and places in memory in bytes.
  */
+#include <stdint.h>
 #include <string.h>
 
 #include "softgpu/runtime/rt-priv.h"
@@ -128,32 +129,44 @@ cudaError_t dtrt_copy_3d(const struct cudaMemcpy3DParms *p, CUDA_MEMCPY3D *ret)
 {
     if (!p || (unsigned)p->kind > cudaMemcpyDefault)
         return p ? cudaErrorInvalidMemcpyDirection : cudaErrorInvalidValue;
-    if (p->srcArray || p->dstArray)
-        return (cudaError_t)dtrt_refuse("cudaMemcpy3D of an array", "arrays");
+    size_t texel = 1, from_texel = 1, to_texel = 1;
+    CUDA_ARRAY3D_DESCRIPTOR d;
+    cudaError_t e = p->srcArray ? dtrt_array(p->srcArray, &d, &from_texel) : cudaSuccess;
+    if (e == cudaSuccess && p->dstArray)
+        e = dtrt_array(p->dstArray, &d, &to_texel);
+    if (e != cudaSuccess)
+        return e;
+    texel = p->srcArray ? from_texel : to_texel;
+    if (p->extent.width > SIZE_MAX / 16)
+        return cudaErrorInvalidValue;
     bool any = p->kind == cudaMemcpyDefault;
     bool from_host = p->kind == cudaMemcpyHostToDevice || p->kind == cudaMemcpyHostToHost;
     bool to_host = p->kind == cudaMemcpyDeviceToHost || p->kind == cudaMemcpyHostToHost;
-    *ret = (CUDA_MEMCPY3D){.srcXInBytes = p->srcPos.x,
+    *ret = (CUDA_MEMCPY3D){.srcXInBytes = p->srcPos.x * from_texel,
                            .srcY = p->srcPos.y,
                            .srcZ = p->srcPos.z,
-                           .srcMemoryType = any         ? CU_MEMORYTYPE_UNIFIED
+                           .srcArray = (CUarray)p->srcArray,
+                           .srcMemoryType = p->srcArray ? CU_MEMORYTYPE_ARRAY
+                                            : any       ? CU_MEMORYTYPE_UNIFIED
                                             : from_host ? CU_MEMORYTYPE_HOST
                                                         : CU_MEMORYTYPE_DEVICE,
                            .srcHost = p->srcPtr.ptr,
                            .srcDevice = (CUdeviceptr)p->srcPtr.ptr,
                            .srcPitch = p->srcPtr.pitch,
                            .srcHeight = p->srcPtr.ysize,
-                           .dstXInBytes = p->dstPos.x,
+                           .dstXInBytes = p->dstPos.x * to_texel,
                            .dstY = p->dstPos.y,
                            .dstZ = p->dstPos.z,
-                           .dstMemoryType = any       ? CU_MEMORYTYPE_UNIFIED
-                                            : to_host ? CU_MEMORYTYPE_HOST
-                                                      : CU_MEMORYTYPE_DEVICE,
+                           .dstArray = (CUarray)p->dstArray,
+                           .dstMemoryType = p->dstArray ? CU_MEMORYTYPE_ARRAY
+                                            : any       ? CU_MEMORYTYPE_UNIFIED
+                                            : to_host   ? CU_MEMORYTYPE_HOST
+                                                        : CU_MEMORYTYPE_DEVICE,
                            .dstHost = p->dstPtr.ptr,
                            .dstDevice = (CUdeviceptr)p->dstPtr.ptr,
                            .dstPitch = p->dstPtr.pitch,
                            .dstHeight = p->dstPtr.ysize,
-                           .WidthInBytes = p->extent.width,
+                           .WidthInBytes = p->extent.width * texel,
                            .Height = p->extent.height,
                            .Depth = p->extent.depth};
     return cudaSuccess;
@@ -161,22 +174,37 @@ cudaError_t dtrt_copy_3d(const struct cudaMemcpy3DParms *p, CUDA_MEMCPY3D *ret)
 
 void dtrt_copy_3d_back(const CUDA_MEMCPY3D *p, struct cudaMemcpy3DParms *ret)
 {
+    bool fa = p->srcMemoryType == CU_MEMORYTYPE_ARRAY, ta = p->dstMemoryType == CU_MEMORYTYPE_ARRAY;
     bool fh = p->srcMemoryType == CU_MEMORYTYPE_HOST, th = p->dstMemoryType == CU_MEMORYTYPE_HOST;
-    *ret = (struct cudaMemcpy3DParms){.srcPos = {.x = p->srcXInBytes, .y = p->srcY, .z = p->srcZ},
-                                      .srcPtr = {.ptr = fh ? (void *)(unsigned long)p->srcHost : (void *)p->srcDevice,
-                                                 .pitch = p->srcPitch,
-                                                 .xsize = p->WidthInBytes,
-                                                 .ysize = p->srcHeight},
-                                      .dstPos = {.x = p->dstXInBytes, .y = p->dstY, .z = p->dstZ},
-                                      .dstPtr = {.ptr = th ? p->dstHost : (void *)p->dstDevice,
-                                                 .pitch = p->dstPitch,
-                                                 .xsize = p->WidthInBytes,
-                                                 .ysize = p->dstHeight},
-                                      .extent = {.width = p->WidthInBytes, .height = p->Height, .depth = p->Depth},
-                                      .kind = p->srcMemoryType == CU_MEMORYTYPE_UNIFIED ? cudaMemcpyDefault
-                                              : fh ? th ? cudaMemcpyHostToHost : cudaMemcpyHostToDevice
-                                              : th ? cudaMemcpyDeviceToHost
-                                                   : cudaMemcpyDeviceToDevice};
+    bool any = p->srcMemoryType == CU_MEMORYTYPE_UNIFIED || p->dstMemoryType == CU_MEMORYTYPE_UNIFIED;
+    size_t from_texel = 1, to_texel = 1;
+    CUDA_ARRAY3D_DESCRIPTOR d;
+    if (fa && dtrt_array((cudaArray_const_t)p->srcArray, &d, &from_texel) != cudaSuccess)
+        from_texel = 1;
+    if (ta && dtrt_array((cudaArray_const_t)p->dstArray, &d, &to_texel) != cudaSuccess)
+        to_texel = 1;
+    *ret = (struct cudaMemcpy3DParms){
+        .srcPos = {.x = p->srcXInBytes / from_texel, .y = p->srcY, .z = p->srcZ},
+        .dstPos = {.x = p->dstXInBytes / to_texel, .y = p->dstY, .z = p->dstZ},
+        .extent = {.width = p->WidthInBytes / (fa ? from_texel : to_texel), .height = p->Height, .depth = p->Depth},
+        .kind = any  ? cudaMemcpyDefault
+                : fh ? th ? cudaMemcpyHostToHost : cudaMemcpyHostToDevice
+                : th ? cudaMemcpyDeviceToHost
+                     : cudaMemcpyDeviceToDevice};
+    if (fa)
+        ret->srcArray = (cudaArray_t)p->srcArray;
+    else
+        ret->srcPtr = (struct cudaPitchedPtr){.ptr = fh ? (void *)(unsigned long)p->srcHost : (void *)p->srcDevice,
+                                              .pitch = p->srcPitch,
+                                              .xsize = p->WidthInBytes,
+                                              .ysize = p->srcHeight};
+    if (ta)
+        ret->dstArray = (cudaArray_t)p->dstArray;
+    else
+        ret->dstPtr = (struct cudaPitchedPtr){.ptr = th ? p->dstHost : (void *)p->dstDevice,
+                                              .pitch = p->dstPitch,
+                                              .xsize = p->WidthInBytes,
+                                              .ysize = p->dstHeight};
 }
 
 cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *p)
@@ -217,6 +245,7 @@ static cudaError_t peer_3d(const struct cudaMemcpy3DPeerParms *p, cudaStream_t s
                             .srcZ = c.srcZ,
                             .srcMemoryType = c.srcMemoryType,
                             .srcDevice = c.srcDevice,
+                            .srcArray = c.srcArray,
                             .srcContext = from,
                             .srcPitch = c.srcPitch,
                             .srcHeight = c.srcHeight,
@@ -225,6 +254,7 @@ static cudaError_t peer_3d(const struct cudaMemcpy3DPeerParms *p, cudaStream_t s
                             .dstZ = c.dstZ,
                             .dstMemoryType = c.dstMemoryType,
                             .dstDevice = c.dstDevice,
+                            .dstArray = c.dstArray,
                             .dstContext = to,
                             .dstPitch = c.dstPitch,
                             .dstHeight = c.dstHeight,

@@ -53,6 +53,12 @@ cudaError_t dtrt_copy_3d(const struct cudaMemcpy3DParms *p, CUDA_MEMCPY3D *ret);
 void dtrt_copy_3d_back(const CUDA_MEMCPY3D *p, struct cudaMemcpy3DParms *ret);
 bool dtrt_copy_1d(void *dst, const void *src, size_t n, enum cudaMemcpyKind kind, struct cudaMemcpy3DParms *ret);
 
+/* ---- array.c ----------------------------------------------------------------------------------------------------- */
+cudaError_t dtrt_format(const struct cudaChannelFormatDesc *d, CUarray_format *ret, unsigned *ret_channels);
+struct cudaChannelFormatDesc dtrt_channels(CUarray_format f, unsigned channels);
+/* What an array is, and the bytes of a texel (may be NULL). */
+cudaError_t dtrt_array(cudaArray_const_t a, CUDA_ARRAY3D_DESCRIPTOR *ret, size_t *ret_texel);
+
 /* ---- refused.c --------------------------------------------------------------------------------------------------- */
 int dtrt_refuse(const char *name, const char *why); /* says so once on stderr; cudaErrorNotSupported */
 

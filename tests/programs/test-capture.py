@@ -804,6 +804,20 @@ class Traces(Base):
         _, said = self.of(self.plain(flags=1).end(), status=3)
         self.assertIn("cooperative", said["detail"])
 
+    def test_textures(self):
+        """A launch that reads a texture is no launch of a graph, and says by which instruction."""
+        ptx = PTX.replace("ret;", "tex.1d.v4.f32.s32 {_, _, _, _}, [%rd1, {0}];\n ret;", 1)
+        self.assertNotEqual(ptx, PTX)
+        t = self.plain()
+        t.image(1, 0, ptx.encode() + b"\0")
+        t.function(1, 1, "k")
+        t.launch(1, 0x20000, 0x10000)
+        t.launch(0, 0x20000, 0x10000)
+        g, said = self.of(t.end(), "--data", "all")
+        self.assertEqual(len(said["cut"]), 1)
+        self.assertRegex(said["cut"][0]["why"],
+                         r"kernel k: a graph has no textures and no surfaces \(`tex`, PTX line \d+\)")
+
     def test_table(self):
         """An address that lies in memory leads to no buffer: that is an error, and not a graph of something else."""
         follows = PTX.replace("ld.global.u32 %r2, [%rd4];", "ld.global.u64 %rd4, [%rd1]; ld.global.u32 %r2, [%rd4];")

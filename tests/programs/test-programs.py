@@ -54,6 +54,12 @@ class Programs(Base):
         prog = self.build("parts", "part-a.cu", "part-b.cu", flags=[*self.flags(), "-rdc=true"])
         self.expect(call([prog]), "part.out")
 
+    def test_textures(self):
+        prog = self.build("textures", "textures.cu", flags=self.flags())
+        self.expect(call([prog]), "textures.out")
+        self.assertEqual(call([prog], DOVETAIL_CHECK="race,uninit,bounds", DOVETAIL_SCHEDULE="3").stdout,
+                         text("textures.out"))
+
     def test_machine_code_alone(self):
         prog = self.build("alone", "part-b.cu", "part-a.cu",
                           flags=[*self.flags(), "-rdc=true", "-gencode", "arch=compute_80,code=sm_80"])

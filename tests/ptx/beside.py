@@ -35,6 +35,11 @@ MORE = [(r"(ld|st)matrix\S*\.b(16|8) .*", "an address in a register of 32 bits w
         (r"ld\.param\S*\.v\d\.\S* .*", "a load that leaves its parameter"),
         (r"wmma\.mma\.\S*\.u32 .*", "an accumulator that no wmma has"),
         (r"mma\.\w+\.sp\b.*", "a word between mma and .sp"),
+        (r"(tex|tld4)\.uni\..*", "a word that the manual does not have"),
+        (r"(suld|sust)\.[bp]\.(\wd|a\dd)(\.\w+)?\.b\d+\.\w+ .*\{.*,.*\}.*", "more registers than are moved"),
+        (r"sured\.b\.\S*32\.\w+ \[.*\], %rd\d+", "a register of 64 bits for 32"),
+        (r"tex\.a1d\S*\.s32 .*, %f\d+\}\]", "a float as an integer coordinate"),
+        (r"tex\.2d\S* .*\], %[fr]\d+", "comparison of depths, which does not run"),
         (r"wmma\.(load\.c|store\.d)\.\S*m8n8k(32|128)\S*\.f32 .*", "a fragment that no wmma has")]
 # what the rows of ops.def leave to others than the verifier
 LOOSE = set("abs add addc atom bmsk cvt div dp2a ex2 fma ld ldmatrix ldu lg2 lop3 mad madc match max min mma "

@@ -15,6 +15,11 @@
  *     // BUF name type values     the next argument: address of a buffer of its own
  *     // RAW name bytes           the same, nothing written yet
  *     // ARG type values          the next argument: a scalar, or up to 64 bytes by value
+ *     // TEX name GEOM W[,H[,D]] TYPExN [WORD…] : values     the next argument: the handle of a texture of N channels
+ *         GEOM: 1d 2d 3d a1d a2d cube acube, or mem (linear memory). Words: levels=N, linear, miplinear, norm, int (as
+ *         integers), edge=wrap|clamp|mirror|border (one, or three), border=V,V,V,V (floats), bias=V, range=V,V,
+ *         aniso=N, var=NAME (instead of an argument: bound to that variable). Values: level by level
+ *     // SURF name GEOM W[,H[,D]] TYPExN [var=NAME] : values   the same, a surface
  *     // OUT name type [~TOLERANCE] values    what the buffer holds afterwards (BUFs without OUT may hold anything)
  *     // FAULT code [block=x,y,z] [thread=x,y,z] [at=MARK] [text=WORD] [kind=WORD] [other=x,y,z] [otherat=MARK]
  *         the launch fails; MARK: a comment on the faulting line; other: the thread of a race's earlier access;
@@ -25,7 +30,8 @@
  * and absolute below 1 unless a colon follows it.
  * --forms OUT writes the forms of all instructions that stand, reachable, in entries with a case that passed and in
  * what these call: a line each, words as the printer orders them, a space, the kinds of operands (r register, i
- * constant, a memory, s special register, v variable, f function, L label, _ sink, V2 two in braces). gen/forms.py
+ * constant, a memory, s special register, v variable, f function, L label, _ sink, t texture, V2 two in braces).
+ * gen/forms.py
  * reads it. A line that ends in `\` goes on in the next comment line. Exit status: 0 when every case passed and there
  * was at least one.
  */
@@ -45,7 +51,7 @@ enum { MAX_ARG = 32, MAX_TEXT = 8 << 20 };
 
 struct buf {
     char name[64];
-    uint64_t addr, bytes;
+    uint64_t addr, bytes, handle; /* handle: of a texture or surface; 0: none, or a variable's */
 };
 struct run {
     const char *file, *text;
@@ -165,8 +171,11 @@ static void end_case(struct run *r)
     }
     if (!r->outs && !r->bad)
         fail(r, "a case without OUT or FAULT");
-    for (unsigned b = 0; b < r->nbuf; b++)
+    for (unsigned b = 0; b < r->nbuf; b++) {
+        if (r->buf[b].handle)
+            sg_texture_remove(r->dev, r->buf[b].handle);
         sg_mem_free(r->dev, r->buf[b].addr);
+    }
     r->cases++;
     r->failed += r->bad;
     bool ran = !r->bad && r->result != DT_E_UNSUPPORTED,
@@ -244,6 +253,7 @@ static void argument(struct run *r, char *p, bool buffer)
     uint64_t v = 0;
     if (buffer) {
         struct buf *b = &r->buf[r->nbuf];
+        *b = (struct buf){0};
         if (sg_mem_alloc(r->dev, n, &b->addr) < 0) {
             fail(r, "no memory");
             return;
@@ -269,6 +279,7 @@ static void raw(struct run *r, char *p)
 {
     struct buf *b = &r->buf[r->nbuf];
     unsigned long bytes = 0;
+    *b = (struct buf){0};
     if (sscanf(p, "%63s %lu", b->name, &bytes) != 2 || r->narg == MAX_ARG ||
         sg_mem_alloc(r->dev, bytes, &b->addr) < 0) {
         fail(r, "bad argument");
@@ -279,6 +290,133 @@ static void raw(struct run *r, char *p)
     r->nbuf++;
     memcpy(r->param[r->narg], &b->addr, 8);
     r->param_bytes[r->narg++] = 8;
+}
+
+/* ---- textures and surfaces */
+static bool texel_of(const char *t, struct sg_texture *x)
+{
+    static const char *const name[] = {"u8", "u16", "u32", "s8", "s16", "s32", "f16", "f32"};
+    size_t n = strcspn(t, "x");
+    x->channels = (unsigned)atoi(t[n] ? t + n + 1 : "1");
+    for (unsigned k = 0; k < 8; k++)
+        if (strlen(name[k]) == n && !strncmp(name[k], t, n)) {
+            x->texel = (enum sg_texel)k;
+            return x->channels == 1 || x->channels == 2 || x->channels == 4;
+        }
+    return false;
+}
+
+static bool geometry(const char *t, struct sg_texture *x)
+{
+    x->memory = !strcmp(t, "mem");
+    x->cube = strstr(t, "cube") != NULL;
+    x->layered = *t == 'a';
+    const char *d = strpbrk(t, "123");
+    x->dims = x->memory ? 1 : x->cube ? 2 : d ? (unsigned)(*d - '0') : 0;
+    return x->dims != 0;
+}
+
+static enum sg_edge edge_of(const char *t)
+{
+    return *t == 'w' ? SG_EDGE_WRAP : *t == 'm' ? SG_EDGE_MIRROR : *t == 'b' ? SG_EDGE_BORDER : SG_EDGE_CLAMP;
+}
+
+/* One word behind the type; false: it is none. */
+static bool texture_word(const char *t, struct sg_texture *x, char var[64])
+{
+    struct sg_sampler *s = &x->sampler;
+    float f[4] = {0};
+    if (!strncmp(t, "levels=", 7))
+        x->nlevel = (unsigned)atoi(t + 7);
+    else if (!strcmp(t, "linear") || !strcmp(t, "miplinear"))
+        *(*t == 'l' ? &s->linear : &s->mip_linear) = true;
+    else if (!strcmp(t, "norm"))
+        s->normalized = true;
+    else if (!strcmp(t, "int"))
+        x->integers = true;
+    else if (!strncmp(t, "edge=", 5))
+        for (unsigned k = 0; k < 3; k++) {
+            const char *comma = strchr(t + 5, ',');
+            s->edge[k] = edge_of(t + 5);
+            t = comma ? comma + 1 - 5 : t;
+        }
+    else if (!strncmp(t, "border=", 7)) {
+        sscanf(t + 7, "%f,%f,%f,%f", &f[0], &f[1], &f[2], &f[3]);
+        memcpy(s->border, f, sizeof f);
+    } else if (!strncmp(t, "bias=", 5))
+        s->bias = strtof(t + 5, NULL);
+    else if (!strncmp(t, "range=", 6))
+        sscanf(t + 6, "%f,%f", &s->least, &s->most);
+    else if (!strncmp(t, "aniso=", 6))
+        s->anisotropy = (unsigned)atoi(t + 6);
+    else if (!strncmp(t, "var=", 4))
+        snprintf(var, 64, "%.63s", t + 4);
+    else
+        return false;
+    return true;
+}
+
+static uint32_t half_of(uint32_t n, unsigned level) { return n >> level ? n >> level : 1; }
+
+/* Where its levels lie, one behind the other; the bytes of all. */
+static uint64_t levels_of(struct sg_texture *x, const uint32_t size[3], uint64_t at)
+{
+    uint64_t from = at;
+    for (unsigned k = 0; k < x->nlevel && k < SG_LEVELS; k++) {
+        struct sg_level *l = &x->level[k];
+        l->width = half_of(size[0], k);
+        l->height = x->dims > 1 ? half_of(size[1], k) : 1;
+        l->depth = x->cube || x->layered ? size[x->dims] : x->dims > 2 ? half_of(size[2], k) : 1;
+        l->pitch = (uint64_t)l->width * x->channels * sg_texel_bytes(x->texel);
+        l->slice = l->pitch * l->height;
+        l->base = at;
+        at += l->slice * l->depth;
+    }
+    return at - from;
+}
+
+static void texture(struct run *r, char *p, bool surface)
+{
+    struct sg_texture x = {.kind = surface ? SG_REF_SURFACE : SG_REF_TEXTURE, .bound = true, .nlevel = 1};
+    struct buf *b = &r->buf[r->nbuf];
+    char geom[8] = "", sizes[32] = "", type[8] = "", var[64] = "", *colon = strchr(p, ':');
+    uint32_t size[3];
+    int used = 0;
+    *b = (struct buf){0};
+    x.sampler = (struct sg_sampler){.edge = {SG_EDGE_CLAMP, SG_EDGE_CLAMP, SG_EDGE_CLAMP}, .most = SG_LEVELS};
+    if (!colon || r->nbuf == MAX_ARG || r->narg == MAX_ARG ||
+        sscanf(p, "%63s %7s %31s %7s %n", b->name, geom, sizes, type, &used) != 4 || !geometry(geom, &x) ||
+        !texel_of(type, &x)) {
+        fail(r, "bad texture");
+        return;
+    }
+    *colon = 0;
+    for (char *save, *t = strtok_r(p + used, " \t", &save); t; t = strtok_r(NULL, " \t", &save))
+        if (!texture_word(t, &x, var))
+            fail(r, "what is %s?", t);
+    triple(sizes, size);
+    type[strcspn(type, "x")] = 0;
+    size_t n = values(type, colon + 1, scratch, sizeof scratch);
+    if (!n || n != levels_of(&x, size, 0) || sg_mem_alloc(r->dev, n, &b->addr) < 0) {
+        fail(r, "a texture of %llu bytes with values of %zu", (unsigned long long)levels_of(&x, size, 0), n);
+        return;
+    }
+    b->bytes = n;
+    r->nbuf++;
+    levels_of(&x, size, b->addr);
+    memcpy((void *)(uintptr_t)b->addr, scratch, n);
+    sg_mem_written(r->dev, b->addr, n);
+    sg_mem_name(r->dev, b->addr, b->name);
+    if (*var) {
+        uint64_t handle;
+        if (sg_module_reference(r->mod, var, x.kind, &handle) < 0 || sg_texture_set(r->dev, handle, &x) < 0)
+            fail(r, "no variable %s", var);
+    } else if (sg_texture_add(r->dev, &x, &b->handle) < 0) {
+        fail(r, "no memory");
+    } else {
+        memcpy(r->param[r->narg], &b->handle, 8);
+        r->param_bytes[r->narg++] = 8;
+    }
 }
 
 static double as_double(const char *type, const uint8_t *p)
@@ -408,8 +546,8 @@ static void expect_fault(struct run *r, char *p)
 
 static bool directive(struct run *r, char *p)
 {
-    static const char *const word[] = {"RUN ", "BUF ", "ARG ", "OUT ", "FAULT ", "RAW "};
-    for (unsigned i = 0; i < 6; i++) {
+    static const char *const word[] = {"RUN ", "BUF ", "ARG ", "OUT ", "FAULT ", "RAW ", "TEX ", "SURF "};
+    for (unsigned i = 0; i < 8; i++) {
         size_t n = strlen(word[i]);
         if (strncmp(p, word[i], n))
             continue;
@@ -424,6 +562,8 @@ static bool directive(struct run *r, char *p)
             argument(r, p, i == 1);
         else if (i == 3)
             expect(r, p);
+        else if (i > 5)
+            texture(r, p, i == 7);
         else
             expect_fault(r, p);
         return true;
@@ -434,8 +574,9 @@ static bool directive(struct run *r, char *p)
 /* ---- forms */
 static void kinds(FILE *out, const struct ptx_opnd *o, unsigned n)
 {
-    static const char letter[] = {[PTX_O_REG] = 'r',  [PTX_O_IMM] = 'i',  [PTX_O_SREG] = 's', [PTX_O_VAR] = 'v',
-                                  [PTX_O_FUNC] = 'f', [PTX_O_ADDR] = 'a', [PTX_O_SINK] = '_', [PTX_O_LABEL] = 'L'};
+    static const char letter[] = {
+        [PTX_O_REG] = 'r',  [PTX_O_IMM] = 'i',  [PTX_O_SREG] = 's',  [PTX_O_VAR] = 'v',    [PTX_O_FUNC] = 'f',
+        [PTX_O_ADDR] = 'a', [PTX_O_SINK] = '_', [PTX_O_LABEL] = 'L', [PTX_O_TEXTURE] = 't'};
     for (unsigned k = 0; k < n; k++)
         if (o[k].kind == PTX_O_VEC)
             fprintf(out, "V%u", o[k].n);

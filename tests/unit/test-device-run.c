@@ -271,8 +271,8 @@ static void refuses(void **state)
     dev = hopper;
 }
 
-/* A module that is wrong, by its text. */
-static void bad_module(const char *ptx, int num, const char *words)
+/* A module, or its launch, that is wrong, by its text. */
+static void bad_at(const char *ptx, int num, const char *words, const char *pointer)
 {
     struct dt_str s = {0};
     struct dt_err e = {0};
@@ -288,11 +288,13 @@ static void bad_module(const char *ptx, int num, const char *words)
     assert_int_equal(dev_prog_new(dev, g, NULL, NULL, &p, &e), num);
     if (!strstr(e.detail, words))
         fail_msg("\"%s\" does not say \"%s\"", e.detail, words);
-    assert_string_equal(e.pointer, "/modules/a~1b");
+    assert_string_equal(e.pointer, pointer);
     dt_str_done(&s);
     dt_err_done(&e);
     dt_graph_free(g);
 }
+
+static void bad_module(const char *ptx, int num, const char *words) { bad_at(ptx, num, words, "/modules/a~1b"); }
 
 static void bad_modules(void **state)
 {
@@ -301,6 +303,9 @@ static void bad_modules(void **state)
     bad_module("sm_80\\n.address_size 64\\n.extern .func cudaLaunchDeviceV2();\\n.visible .entry k()\\n{\\ncall.uni "
                "cudaLaunchDeviceV2;\\nret;\\n}\\n",
                DT_E_UNSUPPORTED, "device-side");
+    bad_at("sm_80\\n.address_size 64\\n.func f()\\n{\\n.reg .b32 r<5>; .reg .b64 d;\\nsuld.b.1d.b32.trap {r1}, [d, "
+           "{r2}];\\nret;\\n}\\n.visible .entry k()\\n{\\ncall.uni f;\\nret;\\n}\\n",
+           DT_E_UNSUPPORTED, "`suld.b`, PTX line 7", "/launches/0/entry");
 }
 
 /* Functions that no launch needs are left out, however bad they are, and a derived program that needs another one gets

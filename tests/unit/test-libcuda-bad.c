@@ -38,7 +38,7 @@ static int stop(void **state) { return F(cuDevicePrimaryCtxReset)(0); }
 
 static const char good_entry[] = ".visible .entry good()\n{\n ret;\n}\n", /* 4 lines */
     bad_entry[] = ".visible .entry bad(.param .u64 t)\n{\n .reg .b64 %a; .reg .b32 %r; ld.param.u64 %a, [t];\n "
-                  "txq.width.b32 %r, [%a];\n ret;\n}\n";
+                  "stacksave.u64 %a;\n ret;\n}\n";
 
 static CUresult load_logged(const char *ptx, CUmodule *ret, char log[512])
 {
@@ -56,7 +56,7 @@ static void named_at_load(void **state)
     snprintf(ptx, sizeof ptx, "%s%s%s", HEAD, good_entry, bad_entry);
     OK(load_logged(ptx, &m, log));
     assert_non_null(strstr(log, "line 11: entry bad: "));
-    assert_non_null(strstr(log, "txq"));
+    assert_non_null(strstr(log, "stacksave"));
     assert_null(strstr(log, "good"));
     OK(F(cuModuleGetFunction)(&f, m, "good"));
     OK(F(cuLaunchKernel)(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));

@@ -272,7 +272,7 @@ static void versions(void **state)
     OK(F(cuStreamGetId)(CU_STREAM_PER_THREAD, &legacy));
     assert_true(legacy == mine);
     CUarray a;
-    IS(F(cuArrayCreate)(&a, NULL), CUDA_ERROR_NOT_SUPPORTED);
+    IS(F(cuArrayGetPlane)(&a, NULL, 0), CUDA_ERROR_NOT_SUPPORTED);
     drop();
 }
 

@@ -91,13 +91,11 @@ static void make_two(struct made *m)
     static const char reader[] =
         ".visible .entry r(.param .u64 y, .param .u64 z, .param .u64 v, .param .u64 w)\n{\n.reg .pred %p<3>; .reg .b32 "
         "%r<9>; .reg .b64 %a<9>; .reg .f32 %f<9>;\nmov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; mad.lo.u32 %r3, %r1, "
-        "64, "
-        "%r2; mul.wide.u32 %a4, %r3, 4; setp.ge.u32 %p1, %r1, 5; @%p1 bra L;\nld.param.u64 %a1, [y]; ld.param.u64 %a2, "
-        "[v]; add.u64 %a5, %a1, %a4; add.u64 %a6, %a2, %a4; ld.global.f32 %f1, [%a5];\nmul.rn.f32 %f2, %f1, "
-        "0f3F000000;\nst.global.f32 [%a6], %f2; ret;\nL: ld.param.u64 %a1, [z]; ld.param.u64 %a2, [w]; add.u64 %a5, "
-        "%a1, "
-        "%a4; add.u64 %a6, %a2, %a4; ld.global.f32 %f1, [%a5];\nadd.rn.f32 %f2, %f1, 0f3F000000;\nst.global.f32 [%a6], "
-        "%f2; ret;\n}\n";
+        "64, %r2; mul.wide.u32 %a4, %r3, 4; setp.ge.u32 %p1, %r1, 5;\nld.param.u64 %a1, [y]; ld.param.u64 %a2, [v]; "
+        "ld.param.u64 %a3, [z]; ld.param.u64 %a7, [w];\n@!%p1 bra K; mov.u64 %a1, %a3; mov.u64 %a2, %a7;\nK: add.u64 "
+        "%a5, %a1, %a4; add.u64 %a6, %a2, %a4;\n@%p1 bra L; ld.global.f32 %f1, [%a5]; mul.rn.f32 %f2, %f1, "
+        "0f3F000000; st.global.f32 [%a6], %f2; ret;\nL: ld.global.f32 %f1, [%a5]; add.rn.f32 %f2, %f1, 0f3F000000; "
+        "st.global.f32 [%a6], %f2; ret;\n}\n";
     struct dt_str s = {0}, ptx = {0};
     dt_str_addf(&ptx, ".version 8.0\n.target sm_90\n.address_size 64\n%s%s", cases[0].text, reader);
     document_begin(&s, ptx.s);

@@ -27,8 +27,7 @@ void __cudaRegisterManagedVar(void **handle, void **shadow, char *device, const 
 char __cudaInitModule(void **handle);
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, struct CUstream_st *stream);
 cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void *stream);
-cudaError_t cudaMallocArray(cudaArray_t *array, const struct cudaChannelFormatDesc *desc, size_t width, size_t height,
-                            unsigned flags);
+cudaError_t cudaArrayGetPlane(cudaArray_t *plane, cudaArray_t array, unsigned index);
 cudaError_t cudaMemcpyAsync_ptsz(void *to, const void *from, size_t n, enum cudaMemcpyKind kind, cudaStream_t s);
 
 static const char ptx[] =
@@ -176,7 +175,7 @@ static void test_errors(void **state)
     assert_int_equal(cudaSetDevice(99), cudaErrorInvalidDevice);
     assert_int_equal(cudaFree((char *)d + 4), cudaErrorInvalidValue);
     cudaArray_t a;
-    assert_int_equal(cudaMallocArray(&a, NULL, 1, 1, 0), cudaErrorNotSupported);
+    assert_int_equal(cudaArrayGetPlane(&a, NULL, 0), cudaErrorNotSupported);
     assert_int_equal(cudaGetLastError(), cudaErrorNotSupported);
     assert_string_equal(cudaGetErrorName(cudaErrorInvalidConfiguration), "cudaErrorInvalidConfiguration");
     assert_string_equal(cudaGetErrorString(cudaErrorInvalidConfiguration), "invalid configuration argument");
