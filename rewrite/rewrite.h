@@ -86,7 +86,7 @@ int rw_carried(struct dev_device *d, struct dt_graph *plan, const struct dt_grap
 int rw_bundles_in(const char *dir);
 
 /* Version of the rewriter: part of the plan key. Raise it when plans change. */
-#define RW_VERSION "32"
+#define RW_VERSION "33"
 /* The oldest version whose plans, and the analyses beside them, are right today. What is stored by it or later is
  * served until it has been planned again (daemon/shared/stale.c). Set it to RW_VERSION when something was wrong: a
  * condition that was missing, a map that was too small. Leave it when plans only become better. */

@@ -347,6 +347,18 @@ def first(body, before="", version="8.0", target="sm_80", grid=N // 128, block=1
                  {"p": ptx(version, target, before, body)})
 
 
+def of_corpus(name):
+    where = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "corpus", name)
+    with open(os.path.join(where, "graph.json"), encoding="utf-8") as f:
+        doc = json.load(f)
+    for m in doc["modules"].values():
+        with open(os.path.join(where, m.pop("file")), encoding="utf-8") as f:
+            m["ptx"] = f.read()
+    for l, name in zip(doc["launches"], "ab"):
+        l["name"] = name
+    return doc
+
+
 ZERO = {"fill": {"zero": True}}
 A = launch("a", "m", "scale", "x", "h")
 B = launch("b", "m", "scale", "h", "y")
@@ -594,6 +606,7 @@ ROLES = [  # the first role's launch comes first, and waits for what the second 
 # a layer for `unordered` (parallel.c), the blocks without a reader for `nobody_reads` (dead.c), lists made from the
 # maps for `flags` (dataflow.c). So something else is proposed here ("propose"), or what was made is made wrong behind
 # it ("spoil"): then the predicate must see it, and without it the gate, or (True at the end) only hardware.
+GROUPS = of_corpus("slices-groups")
 BOTH = graph([A, launch("b", "m", "next", "h", "y")])
 # 48 threads: in the last 16 each adds what the one before it has to its own number, twice, with no barrier between
 LOCKSTEP = (".shared .align 4 .b32 s[64]; mov.u32 %r5, s; mad.lo.s32 %r6, %r3, 4, %r5; st.shared.f32 [%r6], %f1; "
@@ -641,6 +654,8 @@ HOOKED = [
      {"levels": "halves", "spoil": "threads"}),
     ("shared_reach", "", graph([launch("a", "s", "tile", "x", "h", grid=N // 512), B]), "refused: verification",
      "slice", {"levels": "halves", "spoil": "reach"}),
+    ("shared_reach", "", GROUPS, "refused: machine-code", "slice", {"levels": "halves", "spoil": "reach"}),
+    ("each_store", "", GROUPS, "refused: verification", "slice", {"levels": "halves", "spoil": "order"}),
     ("parts_apart", "", graph([launch("a", "i", "twice", "x", "h"), B]), "refused: verification", "slice",
      {"levels": "halves"}),
     ("plain_effects", "parts_apart", graph([launch("a", "s", "counts", "x", "h", "z", grid=N // 256), B],
