@@ -14,8 +14,8 @@
  *              belongs to: in an unrolled tile some bits are its rows, others its columns. Bit by bit, the one is added
  *              that leaves the heaviest part least to do (rw_part_weight)
  *   by thread  of kernels with products of matrices (mma, wgmma) bits of the thread's number are bits, too: a tile that
- *              goes out through shared memory is one store in the text, and its rows and columns are threads. A store is
- *              then made, in each part, by the threads that have its bits; faint-threads.c finds what the part needs
+ *              goes out through shared memory is one store in the text, and its rows and columns are threads. A store
+ *              is then made, in each part, by the threads that have its bits; faint-threads.c finds what the part needs
  *
  * Legal when the rows hold, what parallel fusion asks of a kernel that is copied, and
  *   plain_effects   it has no other effect than stores: an atomic would be done k times
@@ -343,6 +343,7 @@ int rw_parts_open(struct rw_edit *x, struct rw_parts *m, double share, enum rw_v
         return 1;
     if ((r = rw_identity(&m->one, why, e)) != 0)
         return r;
+    m->legal = true;
     const struct ptx_function *f = m->one.facts.body[0].f;
     if ((uint64_t)f->ninst * (f->nreg / 64 + 1) > SETS) {
         dt_str_addf(why, DT_ROW("too-large") ": %u instructions with %u registers", f->ninst, f->nreg);
@@ -484,6 +485,7 @@ void rw_parts_close(struct rw_edit *x)
     if (m) {
         rw_cand_done(&m->one);
         rw_cand_done(&m->all);
+        rw_solo_done(&m->solo);
     }
     free(m);
     x->mine = NULL;

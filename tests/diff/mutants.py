@@ -262,6 +262,27 @@ extern "C" __global__ void rows(const float *x, float *h) /* four rows; each is 
     h[i + 2 * n] = s[2][127 - t] + 2.f;
     h[i + 3 * n] = s[3][127 - t] + 3.f;
 }
+extern "C" __global__ void sums(const float *x, float *h, int n) /* the next round takes what this one adds up */
+{
+    float sum = 0;
+    #pragma unroll 1
+    for (int i = blockIdx.x * 128 + threadIdx.x; i < n; i += gridDim.x * 128) h[i] = sum += x[i];
+}
+extern "C" __global__ void handed(const float *x, float *h, int n) /* and finds what it has left in shared memory */
+{
+    __shared__ float s[128];
+    int t = threadIdx.x;
+    s[t] = 1.f;
+    __syncthreads();
+    #pragma unroll 1
+    for (int b = blockIdx.x; b < n / 128; b += gridDim.x) {
+        float v = s[127 - t];
+        __syncthreads();
+        s[t] = x[b * 128 + t];
+        __syncthreads();
+        h[b * 128 + t] = v;
+    }
+}
 extern "C" __global__ void tile(const float *x, float *h) /* by tensor cores, and out by way of shared memory: one store of all threads */
 {
     __shared__ __align__(16) float s[512];
@@ -654,6 +675,10 @@ HOOKED = [
      {"levels": "halves", "spoil": "threads"}),
     ("shared_reach", "", graph([launch("a", "s", "tile", "x", "h", grid=N // 512), B]), "refused: verification",
      "slice", {"levels": "halves", "spoil": "reach"}),
+    ("rounds_alone", "", graph([launch("a", "s", "sums", "x", "h", N, grid=2), B]), "refused: verification", "slice",
+     {"levels": "halves"}),
+    ("rounds_shared", "", graph([launch("a", "s", "handed", "x", "h", N, grid=2), B]), "refused: verification",
+     "slice", {"levels": "halves"}),
     ("shared_reach", "", GROUPS, "refused: machine-code", "slice", {"levels": "halves", "spoil": "reach"}),
     ("each_store", "", GROUPS, "refused: verification", "slice", {"levels": "halves", "spoil": "order"}),
     ("parts_apart", "", graph([launch("a", "i", "twice", "x", "h"), B]), "refused: verification", "slice",
