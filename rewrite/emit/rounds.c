@@ -187,12 +187,26 @@ static void rounds_loop(struct round_find *x, uint32_t store)
     }
 }
 
-/* Nothing that a thread keeps in memory of its own. */
-static void rounds_local(struct round_find *x)
+/* Nothing that a thread keeps in memory of its own, or leaves in the carry flag; no functions, whose accesses nobody
+ * looks at here. Threads count rounds apart from each other. So where they meet in a loop, none comes before it. */
+static void rounds_others(struct round_find *x)
 {
-    for (uint32_t n = 0; n < x->f->ninst; n++)
-        if (x->f->inst[n].space == PTX_LOCAL || x->f->inst[n].space2 == PTX_LOCAL)
+    bool carry = false;
+    for (uint32_t n = 0; n < x->f->ninst; n++) {
+        const struct ptx_inst *i = &x->f->inst[n];
+        uint32_t b = x->r->cfg.block_of[n];
+        unsigned flags = ptx_op_info(i->op)->flags;
+        carry &= n != x->r->cfg.block[b].first;
+        if (i->space == PTX_LOCAL || i->space2 == PTX_LOCAL)
             rounds_bad(x->r, x->f, n, "it may keep something from round to round in local memory");
+        if (flags & PTX_F_CALL)
+            rounds_bad(x->r, x->f, n, "a call");
+        if (x->r->in[b] && ptx_reads_carry(i) && !carry)
+            rounds_bad(x->r, x->f, n, "a carry of another block");
+        if (x->r->in[b] && x->r->nloop > 1 && (flags & (PTX_F_BARRIER | PTX_F_CONVERGENT)))
+            rounds_bad(x->r, x->f, n, "threads meet here, and there are several loops");
+        carry |= ptx_has(i, PTX_M_CC);
+    }
     for (uint32_t v = 0; v < x->f->nvar; v++)
         if (x->f->var[v]->space == PTX_LOCAL)
             rounds_bad(x->r, x->f, 0, "it may keep something from round to round in local memory");
@@ -303,7 +317,8 @@ int rw_rounds_of(struct dt_arena *a, const struct ptx_function *f, struct rw_rou
             rounds_loop(&x, n);
     for (uint32_t l = 0; l < ret->nloop && rc == 0 && !ret->what; l++)
         rounds_needs(&x, l);
-    rounds_local(&x);
+    if (rc == 0)
+        rounds_others(&x);
     if (rc == 0 && !ret->nloop && !ret->what)
         rounds_bad(ret, f, 0, "no store is in a loop");
     ptx_live_done(&x.live);

@@ -76,6 +76,12 @@ static void test_alone(void **state)
          "two ways", 0, 0},
         {HEAD BEGIN("p") FIRST LOAD STORE DONE, "no loop", 0, 0},
         {ROUND(".local .align 4 .b8 d[16];\n", "", ""), "local memory", 1, 0},
+        {ROUND("", "addc.u32 %r9, %r3, 1;\n", ""), "a carry", 1, 0},
+        {ROUND("", "add.cc.u32 %r9, %r3, 1;\naddc.u32 %r10, %r3, 1;\n", ""), NULL, 1, 2},
+        /* two loops with a barrier: threads that made other numbers of rounds in the first would part in the second */
+        {HEAD BEGIN("p") FIRST HEAD_OF("L") LOAD STORE NEXT("L") "mov.u32 %r5, %r1;\n" HEAD_OF("K") LOAD
+         "bar.sync 0;\n" STORE NEXT("K") DONE,
+         "threads meet", 0, 0},
         /* two loops, one after the other; one in another: the outer one's rounds */
         {HEAD BEGIN("p") FIRST HEAD_OF("L") LOAD STORE NEXT("L") "mov.u32 %r5, %r1;\n" HEAD_OF("K") LOAD STORE NEXT("K")
              DONE,
