@@ -78,9 +78,14 @@ static void count_write(uint32_t reg, bool write, void *user)
         w->write[reg]++;
 }
 
+static bool has_list(const struct ptx_opnd *o)
+{
+    return o->kind == PTX_O_VEC || o->kind == PTX_O_ADDR || o->kind == PTX_O_TEXTURE;
+}
+
 static void keep_parts(struct webs *w, const struct ptx_opnd *o)
 {
-    for (unsigned k = 0; k < o->n && (o->kind == PTX_O_VEC || o->kind == PTX_O_ADDR || o->kind == PTX_O_TEXTURE); k++)
+    for (unsigned k = 0; k < o->n && has_list(o); k++)
         keep_parts(w, &o->elem[k]);
     if (o->kind == PTX_O_REG && o->comp >= 0)
         w->write[o->reg] = UINT32_MAX;
@@ -221,7 +226,7 @@ static int rename_opnd(const struct rename *x, struct ptx_opnd *o, bool write)
 {
     if (o->kind == PTX_O_REG || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG))
         o->reg = o->reg != x->from ? o->reg : write ? x->write : x->read;
-    if (o->n && (o->kind == PTX_O_VEC || o->kind == PTX_O_ADDR || o->kind == PTX_O_TEXTURE)) { /* two instructions may have one list */
+    if (o->n && has_list(o)) { /* two instructions may have one list */
         struct ptx_opnd *elem = dt_arena_alloc(&x->w->f->module->arena, o->n * sizeof *elem);
         if (!elem)
             return DT_E_NOMEM;

@@ -413,7 +413,7 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
         i.pred = p->reg[i.pred];
     if (p->own_only && p->own_only[p->at] && (x = copy_own_only(j, p->own, &i)) < 0)
         return x;
-    for (uint32_t k = 0; p->only && k < p->namong; k++)
+    for (uint32_t k = 0; p->only && p->at >= p->run_end && k < p->namong; k++)
         if (p->among[k].set.bits == p->only[p->at].bits && p->among[k].set.value == p->only[p->at].value &&
             (x = copy_own_only(j, p->among[k].pred, &i)) < 0)
             return x;
@@ -527,6 +527,21 @@ static int copy_parts(struct rw_join *j, struct rw_phase *p, const struct ptx_in
     return 0;
 }
 
+/* Threads that do not make what begins here branch over it. */
+static int copy_run(struct rw_join *j, struct rw_phase *p, uint32_t n)
+{
+    const struct rw_threads own = p->only[n];
+    uint32_t k = 0;
+    while (k < p->namong && (p->among[k].set.bits != own.bits || p->among[k].set.value != own.value))
+        k++;
+    if ((p->run_label = ptx_label_new(j->f, "RUN")) == UINT32_MAX)
+        return copy_nomem(j);
+    if (k == p->namong)
+        return dt_err_set(j->e, DT_E_INTERNAL, "no predicate says who makes a run");
+    p->run_end = p->run[n];
+    return rw_emit_bra(j, p->run_label, p->among[k].pred, true);
+}
+
 int rw_copy_body(struct rw_join *j, struct rw_phase *p)
 {
     const struct ptx_function *f = j->c->facts.body[p->side].f;
@@ -536,6 +551,8 @@ int rw_copy_body(struct rw_join *j, struct rw_phase *p)
         unsigned mask = p->mask ? p->mask[n] : 0;
         int r = 0;
         p->at = n;
+        if (p->run && p->run[n] && (r = copy_run(j, p, n)) < 0)
+            return r;
         if (!p->mask || o->op == PTX_OP_LABEL ||
             (mask && (!p->guest || rw_access_parts(o) == 1 || p->guest->is_joint(p->site, o))))
             r = copy_inst(j, p, o);
@@ -543,6 +560,8 @@ int rw_copy_body(struct rw_join *j, struct rw_phase *p)
             r = copy_parts(j, p, o, mask);
         if (r == 0 && p->guest && p->mask && o->op == PTX_OP_LABEL)
             r = p->guest->label(p->site);
+        if (r == 0 && n + 1 == p->run_end)
+            r = rw_emit_label(j, p->run_label);
         if (r < 0)
             return r;
     }

@@ -19,6 +19,7 @@
  *                     lanes is read
  *   shared memory     a store is needed in the threads whose bytes a needed load reads in a thread that needs it
  *                     (rw_reach.span), and can see (reach-order.c). Where that is not known of one of them, in all
+ *   groups            a product of a warp group (wgmma) is needed by whole groups of four warps, made by these alone
  *   only              the part's stores are made by its threads alone. Loads, and copies from global to shared memory,
  *                     by the least set of the form `these bits of the number have this value` with all threads in need
  */
@@ -63,6 +64,16 @@ static bool thin_any(const struct thin *x, const uint64_t *set)
     for (size_t k = 0; k < x->w; k++)
         some |= set[k];
     return some;
+}
+
+/* Whole groups of four warps. */
+static void thin_widen_groups(const struct thin *x, uint64_t *set)
+{
+    for (size_t k = 0; k < x->w; k += 2) {
+        uint64_t some = set[k] | (k + 1 < x->w ? set[k + 1] : 0);
+        for (size_t q = k; some && q < k + 2 && q < x->w; q++)
+            set[q] = x->all[q];
+    }
 }
 
 /* Whole warps. */
@@ -223,7 +234,7 @@ static void thin_take_all(struct thin *x, const struct ptx_inst *i)
     unsigned flags = ptx_op_info(i->op)->flags;
     bool access = rw_has_effect(i) || (flags & (PTX_F_READS | PTX_F_WRITES | PTX_F_ATOMIC)) ||
                   i->op == PTX_OP_SHFL; /* whose lanes, and of whom, has to be right in every warp */
-    x->take = access && !v ? x->all : x->want;
+    x->take = access && !v && !rw_is_group_product(i) ? x->all : x->want;
     if (!v) {
         rw_faint_regs(x->b->f, i, thin_takes, x);
         x->take = x->all; /* a warp makes a collective as a whole, or not */
@@ -268,6 +279,8 @@ static void thin_one(struct thin *x, uint32_t n)
         return;
     if (rw_is_pure_collective(i) || (ptx_op_info(i->op)->flags & PTX_F_CONVERGENT))
         thin_widen(x, x->want);
+    if (rw_is_group_product(i))
+        thin_widen_groups(x, x->want);
     x->more |= thin_add(x, need, x->want);
     if (rw_may_read_shared(i))
         thin_reads(x, n, at_whose_places(x, i));
@@ -316,8 +329,71 @@ static struct rw_threads hull(const struct thin *x, const uint64_t *set)
 /* May it be left out in threads that do not need it, and is that worth a predicate? */
 static bool may_leave(const struct ptx_inst *i)
 {
-    return !rw_has_effect(i) && ((i->op == PTX_OP_LD && (i->space == PTX_GLOBAL || i->space == PTX_SHARED)) ||
-                                 (i->op == PTX_OP_CP_ASYNC && rw_is_shared_store(i)));
+    return !rw_has_effect(i) &&
+           (rw_is_group_product(i) || (i->op == PTX_OP_LD && (i->space == PTX_GLOBAL || i->space == PTX_SHARED)) ||
+            (i->op == PTX_OP_CP_ASYNC && rw_is_shared_store(i)));
+}
+
+/* Are all threads that need the instruction among these? */
+static bool thin_within(const struct thin *x, uint32_t n, struct rw_threads set)
+{
+    const uint64_t *need = x->need + n * x->w;
+    for (uint32_t t = 0; t < x->b->threads; t++)
+        if ((need[t / 64] >> (t % 64) & 1) && !rw_is_among(set, t))
+            return false;
+    return true;
+}
+
+/* Whose products are kept, if all are the same threads'; else nobody's. */
+static struct rw_threads thin_groups(const struct thin *x)
+{
+    struct rw_threads all = {0};
+    for (uint32_t n = 0; n < x->b->f->ninst; n++) {
+        struct rw_threads own = x->ret->only[n];
+        if (!x->ret->keep[n] || !rw_is_group_product(&x->b->f->inst[n]))
+            continue;
+        if (!own.bits || (all.bits && (own.bits != all.bits || own.value != all.value)))
+            return (struct rw_threads){0};
+        all = own;
+    }
+    return all;
+}
+
+/* May a run that these threads alone make go on over the instruction? */
+static bool run_over(const struct thin *x, uint32_t n, struct rw_threads set)
+{
+    const struct ptx_inst *i = &x->b->f->inst[n];
+    if (!x->ret->keep[n] && i->op != PTX_OP_LABEL)
+        return true;
+    if (rw_is_group_product(i) || rw_is_group_order(i))
+        return i->pred == PTX_NO_REG;
+    return !rw_has_effect(i) && !rw_is_shared_store(i) && !rw_is_part_store(i) && !x->ret->only[n].bits &&
+           thin_within(x, n, set);
+}
+
+/* Products of some groups are made behind one branch, with what begins and ends them: if each had a predicate, the
+ * assembler would wait for each of them. */
+static void thin_runs(const struct thin *x)
+{
+    struct rw_threads set = thin_groups(x);
+    memset(x->ret->run, 0, x->b->f->ninst * sizeof *x->ret->run);
+    for (uint32_t n = 0; n < x->b->f->ninst && set.bits; n++) {
+        uint32_t end = n;
+        bool product = false;
+        if (!x->ret->keep[n] || !(rw_is_group_product(&x->b->f->inst[n]) || rw_is_group_order(&x->b->f->inst[n])))
+            continue;
+        for (uint32_t k = n; k < x->b->f->ninst && run_over(x, k, set); k++) {
+            const struct ptx_inst *i = &x->b->f->inst[k];
+            bool group = x->ret->keep[k] && (rw_is_group_product(i) || rw_is_group_order(i));
+            product |= group && rw_is_group_product(i);
+            end = group ? k + 1 : end;
+        }
+        for (uint32_t k = n; k < end && product; k++)
+            if (rw_is_group_order(&x->b->f->inst[k]))
+                x->ret->only[k] = (struct rw_threads){set.bits, RW_SPOILT("order") ? set.value ^ set.bits : set.value};
+        x->ret->run[n] = product ? end : 0;
+        n = end > n ? end - 1 : n;
+    }
 }
 
 static void thin_share(const struct thin *x, struct rw_threads among)
@@ -332,6 +408,7 @@ static void thin_share(const struct thin *x, struct rw_threads among)
         else if (x->ret->keep[n] && may_leave(i))
             x->ret->only[n] = hull(x, need);
     }
+    thin_runs(x);
 }
 
 bool rw_faint_can(const struct rw_body *b)

@@ -54,6 +54,7 @@ bool rw_is_pure_collective(const struct ptx_inst *i)
     case PTX_OP_MMA:
     case PTX_OP_MMA_SP:
     case PTX_OP_MMA_SP_ORDERED:
+    case PTX_OP_WGMMA_MMA_ASYNC:
     case PTX_OP_WMMA_MMA:
     case PTX_OP_WMMA_LOAD_A:
     case PTX_OP_WMMA_LOAD_B:
@@ -282,6 +283,8 @@ bool rw_part_reach(const struct rw_body *b, const struct rw_reach *r, const stru
     return true;
 }
 
+#define PRODUCT 64.0 /* of a warp group: how much longer than another instruction it takes */
+
 double rw_part_weight(const struct rw_body *b, const struct rw_reach *r, const struct rw_share *part)
 {
     static const double rounds[] = {1, 16, 128, 512};
@@ -289,11 +292,12 @@ double rw_part_weight(const struct rw_body *b, const struct rw_reach *r, const s
     for (uint32_t n = 0; n < b->f->ninst; n++) {
         const struct ptx_inst *i = &b->f->inst[n];
         unsigned flags = ptx_op_info(i->op)->flags, bits = part->only ? part->only[n].bits : 0;
-        bool memory = (flags & (PTX_F_READS | PTX_F_WRITES)) && i->space != PTX_PARAM;
+        bool memory = (flags & (PTX_F_READS | PTX_F_WRITES)) && i->space != PTX_PARAM, product = rw_is_group_product(i);
         if (!part->keep[n] || i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA)
             continue;
         all +=
-            rounds[r->deep[n] < 3 ? r->deep[n] : 3] * (!memory                  ? 1
+            rounds[r->deep[n] < 3 ? r->deep[n] : 3] * (product   ? PRODUCT / (1u << __builtin_popcount(bits))
+                                                       : !memory ? 1
                                                        : rw_is_global_access(i) ? 8.0 / (1u << __builtin_popcount(bits))
                                                                                 : 2);
     }

@@ -338,7 +338,8 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     struct rw_phase p = {.side = side,
                          .open = c->facts.open[side],
                          .mask = c->shares ? c->shares[side].keep : NULL,
-                         .only = c->shares ? c->shares[side].only : NULL};
+                         .only = c->shares ? c->shares[side].only : NULL,
+                         .run = c->shares ? c->shares[side].run : NULL};
     const struct ptx_function *f = b->f;
     /* group t / threads has block I + group of the list */
     uint32_t w = c->abreast[side], group = PTX_NO_REG, index = PTX_NO_REG, t_of = j->t;

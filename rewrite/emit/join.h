@@ -80,6 +80,8 @@ struct rw_phase { /* one body on its way into the fused kernel */
     /* per instruction: the threads that make it (part.h), and for each such set the predicate that a thread is in it;
      * NULL: all threads make all */
     const struct rw_threads *only;
+    const uint32_t *run; /* part.h; in one, where it ends, and its label */
+    uint32_t run_end, run_label;
     struct rw_among {
         struct rw_threads set;
         uint32_t pred;

@@ -1,6 +1,7 @@
 /* A part of a kernel: what is left of a body if it makes only some of its global stores (kinds/slice.c divides them).
  *
  *   reach.c           which bytes of shared memory each instruction touches, by walking the kernel thread by thread
+ *   reach-groups.c    the same of products of warp groups
  *   reach-order.c     which stores to it a load can see, by their order
  *   faint.c           which instructions a part needs: those whose effect or value somebody can still see
  *   faint-threads.c   the same thread by thread, for parts whose stores are made by some of the threads
@@ -56,12 +57,17 @@ static inline uint32_t rw_zero_width(const struct rw_zero *z)
 struct rw_share {            /* what a part needs; all by instruction */
     uint8_t *keep;           /* 0 or 1 */
     struct rw_threads *only; /* who makes it, of what is kept. NULL: all do, and the next is NULL, too */
+    uint32_t *run;           /* with `only`: where it is not 0, `only` of these threads make all from here to before
+                              * instruction run[n], and others branch over it */
     uint64_t *reads;      /* the threads in which somebody needs what it reads there, rw_thread_words(b) words each */
     struct rw_zero *zero; /* with `only`: what is zeroed before, room for RW_ZEROS */
     uint32_t nzero;
 };
 static inline size_t rw_thread_words(const struct rw_body *b) { return b->threads / 64 + 1; }
 
+/* A product of a warp group, and what says where such products begin and end (reach-groups.c). */
+bool rw_is_group_product(const struct ptx_inst *i);
+bool rw_is_group_order(const struct ptx_inst *i);
 /* May the instruction be left to one of several parts? A plain store to global memory, whole. */
 bool rw_is_part_store(const struct ptx_inst *i);
 /* The instructions that are needed if of the stores above only those with mine[n] are made: keep[n] is 0 or 1. Both are

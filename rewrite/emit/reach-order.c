@@ -13,6 +13,8 @@
  *               x without passing a barrier: then x or y is made, by all
  *   covered     bytes that a load finds written for certain: by a plain store of all threads, one place each, with a
  *               barrier between on every way. Stores that never come after these are not seen in those bytes
+ *   products    of warp groups read at any moment until a wait for all of them. So what is said of such a load has to
+ *               hold of each instruction on the ways there
  *   classes     loads that see the same
  *
  * If a barrier is in doubt, or there are too many accesses or classes, all loads are one class that sees everything.
@@ -35,8 +37,10 @@ struct order {
     bool *varies;                /* by barrier, as above: threads may go different ways before they pass another one */
     bool *behind;                /* by load or store and instruction: a way leads there without passing a barrier */
     bool *after;                 /* by store and basic block: a way leads there from behind it */
-    uint32_t *store, nstore, *load, nload, *nth; /* nth: by instruction, its number among stores and loads */
-    uint32_t *stack;                             /* of blocks */
+    uint32_t *store, nstore, *load, nload, *nth; /* nth: by instruction, its number among stores and loads, and */
+    uint32_t *flight, nflight;                   /* where products of warp groups may not be over yet */
+    bool *flies;     /* by load of these, which comes first there, and instruction; NULL: there are none */
+    uint32_t *stack; /* of blocks */
     bool *mark;
     uint8_t *covered;
     bool doubt; /* threads may pass other barriers than others */
@@ -58,6 +62,17 @@ static bool later(const struct order *o, uint32_t x, uint32_t y)
             (o->varies[k] || o->behind[(size_t)o->nth[y] * ninst + x]))
             return false;
     return true;
+}
+
+/* Does store s never come before load l has read, or with it? */
+static bool order_hidden(const struct order *o, uint32_t s, uint32_t l)
+{
+    bool hidden = later(o, s, l);
+    if (!rw_is_group_product(&o->b->f->inst[l]))
+        return hidden;
+    for (uint32_t n = 0; n < o->b->f->ninst && hidden; n++)
+        hidden = !o->flies[(size_t)(o->nth[l] - o->nstore) * o->b->f->ninst + n] || later(o, s, n);
+    return hidden;
 }
 
 /* Has every thread written its one place there before anybody comes to the load? */
@@ -83,7 +98,7 @@ static void sees(struct order *o, uint32_t l, uint8_t *sight)
     const struct rw_reach *r = o->r;
     memset(o->covered, 0, r->size / 8 + 1);
     for (uint32_t s = 0; s < o->nstore; s++)
-        sight[o->store[s]] = later(o, o->store[s], l) ? RW_SEES_NOTHING : RW_SEES_REST;
+        sight[o->store[s]] = order_hidden(o, o->store[s], l) ? RW_SEES_NOTHING : RW_SEES_REST;
     for (uint32_t w = 0; w < o->nstore; w++) {
         if (sight[o->store[w]] == RW_SEES_NOTHING || !order_covers(o, o->store[w], l))
             continue;
@@ -149,6 +164,75 @@ static int order_list(struct order *o, struct dt_arena *mine, struct dt_err *e)
     return 0;
 }
 
+/* Do all products of a thread end here? */
+static bool order_lands(const struct ptx_inst *i)
+{
+    return i->op == PTX_OP_WGMMA_WAIT && i->pred == PTX_NO_REG && i->opnd[0].kind == PTX_O_IMM && !i->opnd[0].bits;
+}
+
+/* The instructions of a block from n on at which a product may be reading; does it, where control leaves the block? */
+static bool flies_on(const struct order *o, uint32_t block, uint32_t n, bool *flies)
+{
+    for (; n <= o->cfg.block[block].last && n < o->b->f->ninst; n++) {
+        flies[n] = true;
+        if (order_lands(&o->b->f->inst[n]))
+            return false;
+    }
+    return true;
+}
+
+/* And all that is reached from behind load l. */
+static void flight_of(struct order *o, uint32_t l, bool *flies)
+{
+    uint32_t top = 0, block = o->cfg.block_of[l];
+    memset(o->mark, 0, o->cfg.nblock);
+    bool leaves = flies_on(o, block, l + 1, flies);
+    for (;;) {
+        const struct ptx_block *q = &o->cfg.block[block];
+        for (uint32_t s = 0; leaves && s < q->nsucc; s++)
+            if (!o->mark[q->succ[s]]) {
+                o->mark[q->succ[s]] = true;
+                o->stack[top++] = q->succ[s];
+            }
+        if (!top)
+            return;
+        block = o->stack[--top];
+        leaves = flies_on(o, block, o->cfg.block[block].first, flies);
+    }
+}
+
+/* 1: it would take too long. */
+static int order_flights(struct order *o, struct dt_arena *mine, struct dt_err *e)
+{
+    uint32_t ninst = o->b->f->ninst, some = 0;
+    for (uint32_t k = 0; k < o->nload; k++)
+        some += rw_is_group_product(&o->b->f->inst[o->load[k]]);
+    if (!some)
+        return 0;
+    if ((uint64_t)o->nload * ninst > PAIRS)
+        return 1;
+    o->flies = dt_new_array(mine, bool, (size_t)o->nload *ninst + 1);
+    o->flight = dt_new_array(mine, uint32_t, ninst + 1);
+    o->stack = dt_new_array(mine, uint32_t, o->cfg.nblock + 1);
+    o->mark = dt_new_array(mine, bool, o->cfg.nblock + 1);
+    if (!o->flies || !o->flight || !o->stack || !o->mark)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t k = 0; k < o->nload; k++)
+        if (rw_is_group_product(&o->b->f->inst[o->load[k]]))
+            flight_of(o, o->load[k], o->flies + (size_t)k * ninst);
+    for (uint32_t n = 0; n < ninst; n++) {
+        const struct ptx_inst *i = &o->b->f->inst[n];
+        bool flies = false;
+        for (uint32_t k = 0; k < o->nload; k++)
+            flies |= o->flies[(size_t)k * ninst + n];
+        if (!flies || rw_is_shared_store(i) || rw_may_read_shared(i)) /* these have a number */
+            continue;
+        o->nth[n] = o->nstore + o->nload + o->nflight;
+        o->flight[o->nflight++] = n;
+    }
+    return 0;
+}
+
 /* Marks what is reached in the block from instruction n on; does control leave it without passing a barrier? */
 static bool order_passes(const struct order *o, uint32_t block, uint32_t n, bool *within)
 {
@@ -189,7 +273,7 @@ static int ways(struct order *o, struct dt_arena *mine, struct dt_err *e)
     o->after = dt_new_array(mine, bool, (size_t)o->nstore *nblock + 1);
     o->within = dt_new_array(mine, bool, (o->nbarrier + (size_t)1) * ninst + 1);
     o->varies = dt_new_array(mine, bool, o->nbarrier + (size_t)1);
-    o->behind = dt_new_array(mine, bool, ((size_t)o->nstore + o->nload) * ninst + 1);
+    o->behind = dt_new_array(mine, bool, ((size_t)o->nstore + o->nload + o->nflight) * ninst + 1);
     if (!parts || !o->stack || !o->mark || !o->after || !o->within || !o->varies || !o->behind)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     int r = rw_varying_branches(o->b, parts, e);
@@ -198,8 +282,12 @@ static int ways(struct order *o, struct dt_arena *mine, struct dt_err *e)
         for (uint32_t s = 0; s < q->nsucc; s++)
             ptx_mark_reached(&o->cfg, q->succ[s], UINT32_MAX, o->after + (size_t)k * nblock, o->stack);
     }
-    for (uint32_t k = 0; r == 0 && k < o->nstore + o->nload; k++)
-        interval(o, k < o->nstore ? o->store[k] : o->load[k - o->nstore], o->behind + (size_t)k * ninst);
+    for (uint32_t k = 0; r == 0 && k < o->nstore + o->nload + o->nflight; k++)
+        interval(o,
+                 k < o->nstore              ? o->store[k]
+                 : k < o->nstore + o->nload ? o->load[k - o->nstore]
+                                            : o->flight[k - o->nstore - o->nload],
+                 o->behind + (size_t)k * ninst);
     for (uint32_t k = 0; r == 0 && k <= o->nbarrier; k++) {
         bool *within = o->within + (size_t)k * ninst;
         interval(o, k < o->nbarrier ? o->barrier[k] : UINT32_MAX, within);
@@ -221,8 +309,10 @@ int rw_reach_order(struct dt_arena *a, const struct rw_body *b, struct rw_reach 
     r->first = dt_new_array(a, bool, b->f->ninst + 1);
     sight = dt_new_array(&mine, uint8_t, b->f->ninst + 1);
     rc = r->class_of && r->first && sight ? order_list(&o, &mine, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (rc == 0)
+        rc = order_flights(&o, &mine, e);
     if (rc == 0 && ((uint64_t)o.nbarrier * (o.nload + o.nstore) * (o.nstore + 1) > PAIRS ||
-                    ((uint64_t)o.nbarrier + o.nstore + o.nload + 1) * b->f->ninst > PAIRS || o.doubt))
+                    ((uint64_t)o.nbarrier + o.nstore + o.nload + o.nflight + 1) * b->f->ninst > PAIRS || o.doubt))
         rc = 1;
     if (rc == 0)
         rc = ways(&o, &mine, e);

@@ -153,9 +153,12 @@ static struct rw_value divide(bool rest, struct rw_value x, struct rw_value y, u
     return number(rest ? (uint64_t)a % (uint64_t)b : (uint64_t)a / (uint64_t)b);
 }
 
-static struct rw_value shift(enum ptx_op op, struct rw_value x, struct rw_value y, unsigned bits, bool sign)
+static struct rw_value shift(const struct rw_walk *w, enum ptx_op op, struct rw_value x, struct rw_value y,
+                             unsigned bits, bool sign)
 {
     uint32_t by = (uint32_t)y.v;
+    if (op == PTX_OP_SHR && x.mem && !y.mem && by == 4 && bits >= 32)
+        return rw_value_sixteenths(w, x);
     if (x.mem || y.mem)
         return rw_value_unknown();
     if (op == PTX_OP_SHL)
@@ -167,10 +170,12 @@ static struct rw_value shift(enum ptx_op op, struct rw_value x, struct rw_value 
 }
 
 /* bfe: `len` bits of x from `from` on; what lies beyond the sign is the sign. */
-static struct rw_value reach_field(struct rw_value x, struct rw_value from, struct rw_value len, unsigned bits,
-                                   bool sign)
+static struct rw_value reach_field(const struct rw_walk *w, struct rw_value x, struct rw_value from,
+                                   struct rw_value len, unsigned bits, bool sign)
 {
     unsigned at = (unsigned)(from.v & 255), n = (unsigned)(len.v & 255);
+    if (x.mem && !from.mem && !len.mem && at == 4 && n >= 14 && bits >= 32 && !sign)
+        return rw_value_sixteenths(w, x);
     if (x.mem || from.mem || len.mem)
         return rw_value_unknown();
     at = at < bits ? at : sign ? bits - 1 : 64;
@@ -189,13 +194,17 @@ static struct rw_value reach_convert(const struct ptx_inst *i, struct rw_value x
                                    ptx_type_is_signed(i->type[0])));
 }
 
-static struct rw_value logic(const struct ptx_inst *i, struct rw_value x, struct rw_value y, unsigned bits)
+static struct rw_value logic(const struct rw_walk *w, const struct ptx_inst *i, struct rw_value x, struct rw_value y,
+                             unsigned bits)
 {
     const struct rw_value *one = x.mem == RW_REACH_UNKNOWN ? &y : &x; /* it may decide alone */
     uint64_t v = one->mem ? 0 : rw_low_bits(one->v, bits);
     if ((x.mem || y.mem) && !one->mem &&
         (i->op == PTX_OP_AND ? !v : i->op == PTX_OP_OR && v == rw_low_bits(~0ull, bits)))
         return number(v);
+    if (!x.mem != !y.mem && i->op != PTX_OP_XOR)
+        return i->op == PTX_OP_AND ? rw_value_masked(w, x.mem ? x : y, x.mem ? y.v : x.v, bits)
+                                   : rw_value_topped(w, x.mem ? x : y, x.mem ? y.v : x.v, bits);
     if (x.mem || y.mem)
         return rw_value_unknown();
     return number(i->op == PTX_OP_AND ? x.v & y.v : i->op == PTX_OP_OR ? x.v | y.v : x.v ^ y.v);
@@ -236,11 +245,11 @@ struct rw_value rw_value_of(const struct rw_walk *w, const struct rw_path *p, co
     case PTX_OP_DIV:
     case PTX_OP_REM: return divide(i->op == PTX_OP_REM, x[0], x[1], bits, sign);
     case PTX_OP_SHL:
-    case PTX_OP_SHR: return shift(i->op, x[0], x[1], bits, sign);
-    case PTX_OP_BFE: return reach_field(x[0], x[1], x[2], bits, sign);
+    case PTX_OP_SHR: return shift(w, i->op, x[0], x[1], bits, sign);
+    case PTX_OP_BFE: return reach_field(w, x[0], x[1], x[2], bits, sign);
     case PTX_OP_AND:
     case PTX_OP_OR:
-    case PTX_OP_XOR: return logic(i, x[0], x[1], bits);
+    case PTX_OP_XOR: return logic(w, i, x[0], x[1], bits);
     case PTX_OP_MIN:
     case PTX_OP_MAX: return reach_choose(i, x[0], x[1], bits, sign);
     case PTX_OP_NOT: return x[0].mem ? rw_value_unknown() : number(~x[0].v);

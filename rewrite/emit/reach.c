@@ -57,7 +57,8 @@ static uint32_t reach_width(const struct ptx_inst *i)
 static bool touches_shared(const struct ptx_inst *i)
 {
     const struct ptx_op_info *o = ptx_op_info(i->op);
-    return (o->flags & (PTX_F_READS | PTX_F_WRITES | PTX_F_ATOMIC)) && i->space == PTX_SHARED;
+    return ((o->flags & (PTX_F_READS | PTX_F_WRITES | PTX_F_ATOMIC)) && i->space == PTX_SHARED) ||
+           rw_is_group_product(i);
 }
 
 /* ---- what matters ------------------------------------------------------------------------------------------------ */
@@ -124,6 +125,9 @@ static void reach_mark(struct rw_walk *w)
             w->event[n] = EV_SITE;
             if (o && o->base_kind == PTX_O_REG)
                 mark_one(&m, o->reg);
+            for (unsigned k = 1; rw_is_group_product(i) && k < 3 && k < i->nopnd; k++)
+                if (i->opnd[k].kind == PTX_O_REG)
+                    mark_one(&m, i->opnd[k].reg);
         }
     }
     mark_rest(&m);
@@ -185,14 +189,13 @@ static int guard(const struct rw_walk *w, const struct rw_path *p, const struct 
     return v.mem ? -1 : (int)((v.v & 1) ^ (i->pred_neg != 0));
 }
 
-/* The thread touches those bytes, too. */
-static void reach_span(struct rw_walk *w, uint32_t n, uint32_t at, uint32_t width)
+void rw_reach_span(struct rw_walk *w, uint32_t n, uint32_t at, uint32_t width)
 {
     struct rw_spans *l = &w->spans[n];
     uint16_t t = (uint16_t)w->thread;
     size_t mine = l->v.n;
     for (; mine > 0 && l->v.p[mine - 1].thread == t; mine--)
-        if (l->v.p[mine - 1].at == at)
+        if (l->v.p[mine - 1].at == at && l->v.p[mine - 1].width == width)
             return;
     if (!l->many && !dt_push(&l->v, ((struct rw_span){at, t, (uint16_t)width})))
         l->many = true;
@@ -210,21 +213,24 @@ static void touch(struct rw_walk *w, const struct rw_path *p, uint32_t n)
     uint32_t width = reach_width(i);
     if (w->ret->anywhere[n])
         return;
+    if (rw_is_group_product(i)) {
+        w->ret->anywhere[n] = !rw_groups_touch(w, p, n);
+        return;
+    }
     if (o && o->base_kind == PTX_O_REG && o->reg < w->f->nreg && w->slot[o->reg])
         v = p->reg[w->slot[o->reg] - 1];
     else if (o && o->base_kind == PTX_O_VAR)
         v = rw_value_of_var(w, o->var, 0);
-    if (v.mem && v.mem != RW_REACH_UNKNOWN && width) {
-        const struct ptx_var *var = b->shared_var[v.mem - 1];
+    if (v.mem && v.mem != RW_REACH_UNKNOWN && !(v.mem & RW_REACH_SIXTEENTHS) && width) {
         uint32_t at = b->shared_at[v.mem - 1];
-        uint64_t size = var->is_extern || !var->bytes ? b->shared_bytes - at : var->bytes;
+        uint64_t size = rw_value_room(w, v.mem);
         bool wide = o->base_kind == PTX_O_REG && ptx_type_bytes(w->f->reg[o->reg].type) == 8;
         int64_t off = wide ? (int64_t)(v.v + (uint64_t)o->off) : (int32_t)(uint32_t)(v.v + (uint64_t)o->off);
         if (off >= 0 && (uint64_t)off + width <= size && at + (uint64_t)off + width <= w->ret->size) {
             for (uint64_t k = at + (uint64_t)off; k < at + (uint64_t)off + width; k++)
                 w->ret->touched[n][k / 8] |= (uint8_t)(1u << (k % 8));
             if (w->spans)
-                reach_span(w, n, at + (uint32_t)off, width);
+                rw_reach_span(w, n, at + (uint32_t)off, width);
             return;
         }
     }
@@ -345,8 +351,9 @@ static void reach_step(struct rw_walk *w, unsigned k)
     default:
         if (holds) {
             struct forget q = {.w = w, .p = p, .v = rw_value_unknown(), .maybe = holds < 0};
-            if (w->event[p->at] == EV_COMPUTE && i->nopnd && i->opnd[0].kind == PTX_O_REG && !i->dst2) {
-                q.v = rw_value_of(w, p, i);
+            if (w->event[p->at] == EV_COMPUTE && i->nopnd && i->opnd[0].kind == PTX_O_REG &&
+                (!i->dst2 || i->op == PTX_OP_SHFL)) {
+                q.v = i->op == PTX_OP_SHFL ? rw_value_of_first_lane(w, p, p->at) : rw_value_of(w, p, i);
                 q.only = true;
                 q.reg = i->opnd[0].reg;
             }
@@ -435,6 +442,8 @@ static bool walk_block(struct rw_walk *w)
     }
     for (uint32_t t = 0; t < b->threads && !w->lost && b->shared_bytes; t++) {
         w->thread = t;
+        if (t % 32 == 0)
+            memset(w->told, 0, (w->f->ninst + (size_t)1) * sizeof *w->told);
         w->tid[0] = t % b->block[0];
         w->tid[1] = t / b->block[0] % b->block[1];
         w->tid[2] = t / b->block[0] / b->block[1];
@@ -479,8 +488,9 @@ int rw_reach_of(struct dt_arena *a, const struct rw_body *b, bool by_thread, str
     w.event = dt_new_array(a, uint8_t, f->ninst + 1);
     w.next = dt_new_array(a, uint32_t, f->ninst + 1);
     w.target = dt_new_array(a, uint32_t, f->nlabel + 1);
+    w.told = dt_new_array(&mine, struct rw_told, f->ninst + 1);
     w.spans = by_thread ? dt_new_array(&mine, struct rw_spans, f->ninst + 1) : NULL;
-    if (!ret->touched || !ret->anywhere || !ret->deep || !w.slot || !w.event || !w.next || !w.target ||
+    if (!ret->touched || !ret->anywhere || !ret->deep || !w.slot || !w.event || !w.next || !w.target || !w.told ||
         (by_thread && !w.spans)) {
         dt_arena_done(&mine);
         return dt_err_set(e, DT_E_NOMEM, "out of memory");

@@ -13,9 +13,9 @@
  *   dividing   the stores are numbered in the order of the text. A set of bits of that number says which part a store
  *              belongs to: in an unrolled tile some bits are its rows, others its columns. Bit by bit, the one is added
  *              that leaves the heaviest part least to do (rw_part_weight)
- *   by thread  of kernels with products of matrices (mma) bits of the thread's number are bits, too: a tile that goes
- *              out through shared memory is one store in the text, and its rows and columns are threads. A store is
- *              then made, in each part, by the threads that have its bits; faint-threads.c finds what the part needs
+ *   by thread  of kernels with products of matrices (mma, wgmma) bits of the thread's number are bits, too: a tile that
+ *              goes out through shared memory is one store in the text, and its rows and columns are threads. A store
+ *              is then made, in each part, by the threads that have its bits; faint-threads.c finds what the part needs
  *
  * Legal when the rows hold, what parallel fusion asks of a kernel that is copied, and
  *   plain_effects   it has no other effect than stores: an atomic would be done k times
@@ -27,7 +27,8 @@
  * whose store went elsewhere must not be combined in another way.
  *
  * It does not divide one thread's share of a store: of a loop over rows that stays a loop, nothing is cut. No
- * product of matrices is made smaller, and none is left out for some warps alone.
+ * product of matrices is made smaller. Those of warp groups are left out for some groups alone, those of warps for all
+ * or none. Copies of tensors and their barriers stay, whoever needs them.
  */
 #include "rewrite/kinds/parts.h"
 #include "rewrite/facts/hooks.h"
@@ -54,7 +55,7 @@ static const struct rw_legal rows[] = {
     RW_LEGAL_ROW(functions),       RW_LEGAL_ROW(module_variables), RW_LEGAL_ROW(parameters),
     RW_LEGAL_ROW(targets),         RW_LEGAL_ROW(uniform_barriers), RW_LEGAL_ROW(uniform_collectives),
     RW_LEGAL_ROW(barrier_numbers), RW_LEGAL_ROW(thread_counts),    RW_LEGAL_ROW(active_mask),
-    RW_LEGAL_ROW(async),           RW_LEGAL_ROW(constant_space),   RW_LEGAL_ROW(shared_space),
+    RW_LEGAL_ROW(beside_async),    RW_LEGAL_ROW(constant_space),   RW_LEGAL_ROW(shared_space),
 };
 #define NROWS (sizeof rows / sizeof rows[0])
 
@@ -88,6 +89,22 @@ static unsigned parts_with(const struct rw_parts *m, unsigned level, uint32_t n,
     return with;
 }
 
+/* Where products of warp groups begin and end does not matter to who makes none: in how many parts does the thread make
+ * neither? */
+static unsigned parts_without(const struct rw_parts *m, unsigned level, uint32_t n, uint32_t thread)
+{
+    const struct ptx_function *f = m->one.facts.body[0].f;
+    unsigned without = 0;
+    for (unsigned p = 0; p < 2u << level && rw_is_group_order(&f->inst[n]); p++) {
+        const struct rw_share *s = &m->part[level][p];
+        bool makes = false;
+        for (uint32_t k = 0; k < f->ninst; k++)
+            makes |= rw_is_group_product(&f->inst[k]) && s->keep[k] && rw_is_among(s->only[k], thread);
+        without += !makes && !(s->keep[n] && rw_is_among(s->only[n], thread));
+    }
+    return without;
+}
+
 /* The row of legal.def. */
 static bool parts_each_store(const struct rw_parts *m, unsigned level, struct dt_str *why)
 {
@@ -99,7 +116,7 @@ static bool parts_each_store(const struct rw_parts *m, unsigned level, struct dt
             (!(flags & (PTX_F_WRITES | PTX_F_ATOMIC)) || i->space == PTX_SHARED))
             continue;
         for (uint32_t t = 0; t < (m->by_thread ? b->threads : 1) && parts == want; t++)
-            parts = parts_with(m, level, n, t);
+            parts = parts_with(m, level, n, t) + (m->by_thread ? parts_without(m, level, n, t) : 0);
         if (parts == want)
             continue;
         dt_str_addf(why, DT_ROW("each-store") ": PTX line %u is in %u of %u parts", i->line, parts, 2u << level);
@@ -160,10 +177,11 @@ static int parts_share(struct rw_parts *m, struct rw_share *ret, struct dt_err *
     *ret = (struct rw_share){.keep = dt_new_array(a, uint8_t, n)};
     if (m->by_thread) {
         ret->only = dt_new_array(a, struct rw_threads, n);
+        ret->run = dt_new_array(a, uint32_t, n);
         ret->reads = dt_new_array(a, uint64_t, n * rw_thread_words(b));
         ret->zero = dt_new_array(a, struct rw_zero, RW_ZEROS);
     }
-    return ret->keep && (!m->by_thread || (ret->only && ret->reads && ret->zero))
+    return ret->keep && (!m->by_thread || (ret->only && ret->run && ret->reads && ret->zero))
                ? 0
                : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
@@ -174,6 +192,7 @@ static void parts_copy(const struct rw_parts *m, struct rw_share *to, const stru
     memcpy(to->keep, from->keep, b->f->ninst);
     if (m->by_thread) {
         memcpy(to->only, from->only, b->f->ninst * sizeof *to->only);
+        memcpy(to->run, from->run, b->f->ninst * sizeof *to->run);
         memcpy(to->zero, from->zero, RW_ZEROS * sizeof *to->zero);
         to->nzero = from->nzero;
         memcpy(to->reads, from->reads, b->f->ninst * rw_thread_words(b) * sizeof *to->reads);
@@ -273,7 +292,7 @@ static int parts_levels(struct rw_parts *m, struct dt_err *e)
 static bool makes_matrices(const struct ptx_function *f)
 {
     for (uint32_t n = 0; n < f->ninst; n++)
-        if (f->inst[n].op == PTX_OP_MMA)
+        if (f->inst[n].op == PTX_OP_MMA || f->inst[n].op == PTX_OP_WGMMA_MMA_ASYNC)
             return true;
     return false;
 }
@@ -324,6 +343,7 @@ int rw_parts_open(struct rw_edit *x, struct rw_parts *m, double share, enum rw_v
         return 1;
     if ((r = rw_identity(&m->one, why, e)) != 0)
         return r;
+    m->legal = true;
     const struct ptx_function *f = m->one.facts.body[0].f;
     if ((uint64_t)f->ninst * (f->nreg / 64 + 1) > SETS) {
         dt_str_addf(why, DT_ROW("too-large") ": %u instructions with %u registers", f->ninst, f->nreg);
@@ -465,6 +485,7 @@ void rw_parts_close(struct rw_edit *x)
     if (m) {
         rw_cand_done(&m->one);
         rw_cand_done(&m->all);
+        rw_solo_done(&m->solo);
     }
     free(m);
     x->mine = NULL;

@@ -3,6 +3,7 @@
 #define DT_REWRITE_KINDS_PARTS_H
 
 #include "rewrite/emit/part.h"
+#include "rewrite/emit/solo.h"
 #include "rewrite/kinds/kinds-priv.h"
 
 enum { RW_PART_LEVELS = 4, RW_PARTS = 1 << RW_PART_LEVELS };
@@ -16,8 +17,11 @@ struct rw_parts {
     bool by_thread;                         /* threads may have parts of a store; shares say who makes what */
     uint32_t bits[RW_PART_LEVELS];          /* of a store's number and a thread's: which part the store is in there */
     struct rw_share part[RW_PART_LEVELS][RW_PARTS]; /* keep NULL: there are no such parts */
-    uint32_t heavy;                                 /* blocks of the larger parts, if there are two sizes; else 0 */
-    unsigned best;                                  /* of tails.c: the level that divides all blocks; 0: none */
+    bool legal;                                     /* the rows hold, and its arithmetic can be kept */
+    bool by_rounds; /* of slice.c: rounds of a loop are divided, not stores; and the kernel, to be changed */
+    struct rw_solo solo;
+    uint32_t heavy; /* blocks of the larger parts, if there are two sizes; else 0 */
+    unsigned best;  /* of tails.c: the level that divides all blocks; 0: none */
 };
 
 /* Has the kernel two stores that could be divided, or one of a tile that threads have parts of? */

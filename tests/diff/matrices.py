@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Kernels of tensor cores in parts, by force: what each part of a tile leaves out changes no byte, whether it gains or
-not. Whole kernels of the corpus, two of them Triton's: products whose tile is one store of all threads, and attention.
+not. Whole kernels of the corpus, two of them Triton's: products whose tile is one store of all threads, by
+warp groups, and attention.
 The gate holds each plan to the posted graph's bytes, under its race check, and planner.c on other inputs.
 
     matrices.py PLANNER      exit status 1 if a launch is not sliced, or bytes differ
@@ -17,6 +18,8 @@ CORPUS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "corpus"
 CASES = [
     ("slices-matrix", "halves", ["product"]),
     ("slices-matrix", "sixteenths", ["product"]),
+    ("slices-groups", "halves", ["product"]),
+    ("slices-groups", "eighths", ["product"]),
     ("triton-mlp-80", "quarters", ["matmul", "matmul-2"]),
     ("triton-attention-80", "halves", ["matmul", "attention"]),
     ("tensor-chain", "eighths", ["first", "second"]),

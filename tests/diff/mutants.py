@@ -262,6 +262,27 @@ extern "C" __global__ void rows(const float *x, float *h) /* four rows; each is 
     h[i + 2 * n] = s[2][127 - t] + 2.f;
     h[i + 3 * n] = s[3][127 - t] + 3.f;
 }
+extern "C" __global__ void sums(const float *x, float *h, int n) /* the next round takes what this one adds up */
+{
+    float sum = 0;
+    #pragma unroll 1
+    for (int i = blockIdx.x * 128 + threadIdx.x; i < n; i += gridDim.x * 128) h[i] = sum += x[i];
+}
+extern "C" __global__ void handed(const float *x, float *h, int n) /* and finds what it has left in shared memory */
+{
+    __shared__ float s[128];
+    int t = threadIdx.x;
+    s[t] = 1.f;
+    __syncthreads();
+    #pragma unroll 1
+    for (int b = blockIdx.x; b < n / 128; b += gridDim.x) {
+        float v = s[127 - t];
+        __syncthreads();
+        s[t] = x[b * 128 + t];
+        __syncthreads();
+        h[b * 128 + t] = v;
+    }
+}
 extern "C" __global__ void tile(const float *x, float *h) /* by tensor cores, and out by way of shared memory: one store of all threads */
 {
     __shared__ __align__(16) float s[512];
@@ -345,6 +366,18 @@ def first(body, before="", version="8.0", target="sm_80", grid=N // 128, block=1
     """`body` between the load and the store of the first launch, `scale` as the second."""
     return graph([launch("a", "p", "k", "x", "h", grid=grid, block=block), launch("b", "m", "scale", "h", "y")],
                  {"p": ptx(version, target, before, body)})
+
+
+def of_corpus(name):
+    where = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "corpus", name)
+    with open(os.path.join(where, "graph.json"), encoding="utf-8") as f:
+        doc = json.load(f)
+    for m in doc["modules"].values():
+        with open(os.path.join(where, m.pop("file")), encoding="utf-8") as f:
+            m["ptx"] = f.read()
+    for l, name in zip(doc["launches"], "ab"):
+        l["name"] = name
+    return doc
 
 
 ZERO = {"fill": {"zero": True}}
@@ -594,6 +627,7 @@ ROLES = [  # the first role's launch comes first, and waits for what the second 
 # a layer for `unordered` (parallel.c), the blocks without a reader for `nobody_reads` (dead.c), lists made from the
 # maps for `flags` (dataflow.c). So something else is proposed here ("propose"), or what was made is made wrong behind
 # it ("spoil"): then the predicate must see it, and without it the gate, or (True at the end) only hardware.
+GROUPS = of_corpus("slices-groups")
 BOTH = graph([A, launch("b", "m", "next", "h", "y")])
 # 48 threads: in the last 16 each adds what the one before it has to its own number, twice, with no barrier between
 LOCKSTEP = (".shared .align 4 .b32 s[64]; mov.u32 %r5, s; mad.lo.s32 %r6, %r3, 4, %r5; st.shared.f32 [%r6], %f1; "
@@ -641,6 +675,12 @@ HOOKED = [
      {"levels": "halves", "spoil": "threads"}),
     ("shared_reach", "", graph([launch("a", "s", "tile", "x", "h", grid=N // 512), B]), "refused: verification",
      "slice", {"levels": "halves", "spoil": "reach"}),
+    ("rounds_alone", "", graph([launch("a", "s", "sums", "x", "h", N, grid=2), B]), "refused: verification", "slice",
+     {"levels": "halves"}),
+    ("rounds_shared", "", graph([launch("a", "s", "handed", "x", "h", N, grid=2), B]), "refused: verification",
+     "slice", {"levels": "halves"}),
+    ("shared_reach", "", GROUPS, "refused: machine-code", "slice", {"levels": "halves", "spoil": "reach"}),
+    ("each_store", "", GROUPS, "refused: verification", "slice", {"levels": "halves", "spoil": "order"}),
     ("parts_apart", "", graph([launch("a", "i", "twice", "x", "h"), B]), "refused: verification", "slice",
      {"levels": "halves"}),
     ("plain_effects", "parts_apart", graph([launch("a", "s", "counts", "x", "h", "z", grid=N // 256), B],

@@ -7,11 +7,15 @@ immediates, and no others.
 
     slices.py DOVETAIL PLANNER      exit status 1 if one is otherwise; 77 without DOVETAIL_PTXAS and DOVETAIL_NVDISASM
 
+And where a part leaves products of a warp group (wgmma) to one of two groups, ptxas still lets them overlap: it says so
+if it waits for each of them (tests/corpus/slices-groups).
+
 A row: name, nvcc's options, what a thread stores to y and to o, computed of p = a[i] and q = b[i]; is it refused?
 """
 import json
 import os
 import re
+import subprocess
 import sys
 import tempfile
 
@@ -26,6 +30,7 @@ ROWS = [
     ("sums", [], "p + q", "fmaf(p, q, q)", False),
 ]
 N = 2048
+GROUPS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "corpus", "slices-groups")
 # of the posted block's number, by which the parts find theirs: a division of integers
 NUMBERS = re.compile(r"MUFU\.RCP |I2F|F2I")
 
@@ -65,6 +70,24 @@ def check(row, plan, posted, planned):
     return "" if have == want and want else "only posted: %s; only sliced: %s" % (want - have, have - want)
 
 
+def groups(planner, where):
+    """What ptxas says of the parts of a product by two warp groups."""
+    doc = json.load(open(os.path.join(GROUPS, "graph.json"), encoding="utf-8"))
+    doc["modules"]["k"] = {"ptx": open(os.path.join(GROUPS, "kernels.ptx"), encoding="utf-8").read()}
+    line = {"graph": doc, "deny": [k for k in joints.OTHERS if k != "slice"], "levels": "halves", "force": True,
+            "inputs": 1, "schedules": 1, "seeds": [7], "modules": True}
+    said = json.loads(joints.run(planner, input=json.dumps(line) + "\n"))
+    ptx = next((m["ptx"] for m in said.get("plan", {}).get("modules", {}).values() if "sliced" in m.get("ptx", "")), "")
+    file = os.path.join(where, "groups.ptx")
+    with open(file, "w", encoding="utf-8") as f:
+        f.write(ptx)
+    if said.get("equal") != "" or ptx.count("wgmma.mma_async") < 2:
+        return said.get("error") or said.get("equal") or "it is not sliced"
+    made = subprocess.run([os.environ["DOVETAIL_PTXAS"], "-v", "-arch", "sm_90a", file, "-o", file + ".cubin"],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", check=False)
+    return "" if made.returncode == 0 and "serialized" not in made.stdout else made.stdout
+
+
 def main():
     cli, planner = sys.argv[1:3]
     if not os.environ.get("DOVETAIL_PTXAS") or not os.environ.get("DOVETAIL_NVDISASM"):
@@ -85,6 +108,9 @@ def main():
             why = check(row, said["plan"], posted, planned)
             bad += bool(why)
             print("%-18s %s" % (row[0], why or ("refused" if row[4] else "the same")))
+        why = groups(planner, where)
+        bad += bool(why)
+        print("%-18s %s" % ("warp-groups", why or "they overlap"))
     return 1 if bad else 0
 
 

@@ -931,12 +931,11 @@ static void test_all_covered(void **state)
     for (unsigned k = 0; k < rw_ncluster_legal; k++)
         assert_string_equal(rw_cluster_legal[k].name, clusters[k]);
     static const char *const more[] = {
-        "unordered",       "beside_async",    "nobody_reads", "repeatable",   "inputs_stay",
-        "all_readers",     "filled",          "block_maps",   "flags",        "plain_effects",
-        "each_store",      "shared_reach",    "parts_apart",  "whole_warps",  "subblock_barriers",
-        "subblock_memory", "callees",         "lanes_alone",  "byte_views",   "calls_apart",
-        "own_tables",      "same_footprints", "only_moves",   "source_stays", "same_places",
-        "same_values",     "roles_apart"};
+        "unordered",   "beside_async", "nobody_reads",  "repeatable",    "inputs_stay",       "all_readers",
+        "filled",      "block_maps",   "flags",         "plain_effects", "each_store",        "shared_reach",
+        "parts_apart", "rounds_alone", "rounds_shared", "whole_warps",   "subblock_barriers", "subblock_memory",
+        "callees",     "lanes_alone",  "byte_views",    "calls_apart",   "own_tables",        "same_footprints",
+        "only_moves",  "source_stays", "same_places",   "same_values",   "roles_apart"};
     assert_int_equal(sizeof others / sizeof others[0], sizeof more / sizeof more[0]);
     for (unsigned k = 0; k < sizeof more / sizeof more[0]; k++)
         assert_string_equal(others[k], more[k]);

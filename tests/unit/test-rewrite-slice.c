@@ -144,21 +144,24 @@ static void test_needs(void **state)
     "add.s32 %r11, %r11, %r12;\nand.b32 %r12, %r3, 32;\nshl.b32 %r12, %r12, 3;\nadd.s32 %r11, %r11, %r12;\n"           \
     "add.s32 %r11, %r11, %r5;\n"
 
-/* What a part takes of a kernel of 64 threads, before it is looked for. */
+/* What a part takes of a kernel, before it is looked for. */
 struct taken {
     struct rw_reach r;
     struct rw_share part;
     uint8_t *mine; /* all its global stores */
 };
 
-static void share_open(struct fix *f, const char *ptx, struct taken *ret, struct dt_err *e)
+static void share_open(struct fix *f, const char *ptx, uint32_t threads, struct taken *ret, struct dt_err *e)
 {
-    open_one(f, ptx, 64);
+    open_one(f, ptx, threads);
     const struct rw_body *b = &f->c.facts.body[0];
     size_t n = b->f->ninst, words = rw_thread_words(b);
     *ret = (struct taken){.mine = test_calloc(n, 1)};
-    ret->part = (struct rw_share){test_calloc(n, 1), test_calloc(n, sizeof *ret->part.only), test_calloc(n * words, 8),
-                                  test_calloc(RW_ZEROS, sizeof *ret->part.zero)};
+    ret->part = (struct rw_share){.keep = test_calloc(n, 1),
+                                  .only = test_calloc(n, sizeof *ret->part.only),
+                                  .run = test_calloc(n, sizeof *ret->part.run),
+                                  .reads = test_calloc(n * words, 8),
+                                  .zero = test_calloc(RW_ZEROS, sizeof *ret->part.zero)};
     for (uint32_t i = 0; i < n; i++)
         ret->mine[i] = rw_is_part_store(&b->f->inst[i]);
     assert_int_equal(rw_reach_of(&f->c.arena, b, true, &ret->r, e), 0);
@@ -169,6 +172,7 @@ static void share_close(struct fix *f, struct taken *t)
     test_free(t->mine);
     test_free(t->part.keep);
     test_free(t->part.only);
+    test_free(t->part.run);
     test_free(t->part.reads);
     test_free(t->part.zero);
     fix_close(f);
@@ -210,7 +214,7 @@ static void test_by_thread(void **state)
         struct taken t;
         struct dt_err e = {0};
         uint32_t store, load;
-        share_open(&f, cases[k].ptx, &t, &e);
+        share_open(&f, cases[k].ptx, 64, &t, &e);
         const struct rw_body *b = &f.c.facts.body[0];
         size_t n = b->f->ninst;
         assert_true(t.r.known && rw_faint_can(b));
@@ -259,11 +263,100 @@ static void test_zeros(void **state)
         struct fix f;
         struct taken t;
         struct dt_err e = {0};
-        share_open(&f, cases[k].ptx, &t, &e);
+        share_open(&f, cases[k].ptx, 64, &t, &e);
         const struct rw_body *b = &f.c.facts.body[0];
         assert_int_equal(rw_faint_threads(b, &t.r, t.mine, (struct rw_threads){32, 0}, &t.part, &e), 0);
         if (rw_part_zero(b, &t.r, &t.part, &e) != cases[k].can)
             fail_msg("case %zu", k);
+        share_close(&f, &t);
+    }
+}
+
+/* Two warp groups, each with a product of its 64 lines of 128 bytes, which copies 0 and 1 bring, or 2 and 3, and of the
+ * eight lines of copy 4. Their sums go out by way of the first 4096 bytes. */
+#define GROUPS(place)                                                                                                  \
+    ".version 8.0\n.target sm_90a\n.address_size 64\n" BEGIN(                                                          \
+        "p") ".shared .align 1024 .b8 s[17408];\n.reg .f32 %a<4>;\n.reg .b32 %v<4>;\nmov.u32 %r5, s;\n"                \
+             "shl.b32 %r4, %r3, 4;\nadd.s32 %r6, %r5, %r4;\nmov.u32 %r7, 0;\nsetp.lt.u32 %p2, %r3, 64;\n"              \
+             "shr.u32 %r8, %r3, 5;\nmov.u32 %r14, 0;\n" place                                                          \
+             "mov.f32 %a0, 0f00000000;\nmov.f32 %a1, %a0;\nmov.f32 %a2, %a0;\nmov.f32 %a3, %a0;\nmov.pred %p3, -1;\n"
+#define PLACE_OF(shuffle)                                                                                              \
+    shuffle "shl.b32 %r9, %r9, 7;\nand.b32 %r9, %r9, 512;\nshr.u32 %r10, %r5, 4;\nadd.s32 %r10, %r10, %r9;\n"          \
+            "and.b32 %r10, %r10, 16383;\nadd.s32 %r11, %r5, 16384;\nbfe.u32 %r11, %r11, 4, 14;\n"                      \
+            "cvt.u64.u32 %rd3, %r10;\nor.b64 %rd3, %rd3, 4611686293305294848;\ncvt.u64.u32 %rd4, %r11;\n"              \
+            "or.b64 %rd4, %rd4, 4611686293305294848;\n"
+#define FIRST "shfl.sync.idx.b32 %r9, %r8, 0, 31, -1;\n"
+#define COPIES                                                                                                         \
+    "L: cp.async.cg.shared.global [%r6], [%rd1], 16;\ncp.async.cg.shared.global [%r6+4096], [%rd1], 16;\n"             \
+    "cp.async.cg.shared.global [%r6+8192], [%rd1], 16;\ncp.async.cg.shared.global [%r6+12288], [%rd1], 16;\n"          \
+    "@%p2 cp.async.cg.shared.global [%r6+16384], [%rd1], 16;\ncp.async.wait_all;\nbar.sync 0;\n"
+#define MULTIPLY                                                                                                       \
+    "wgmma.fence.sync.aligned;\nwgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%a0, %a1, %a2, %a3}, %rd3, %rd4, "  \
+    "%p3, 1, 1, 0, 0;\nwgmma.commit_group.sync.aligned;\n"
+#define LANDS(n) "wgmma.wait_group.sync.aligned " #n ";\n"
+#define AGAIN "bar.sync 0;\nadd.u32 %r7, %r7, 1;\nsetp.lt.u32 %p1, %r7, 4;\n@%p1 bra L;\n"
+#define SUMS                                                                                                           \
+    "st.shared.v4.f32 [%r6], {%a0, %a1, %a2, %a3};\nbar.sync 0;\nld.shared.v4.b32 {%v0, %v1, %v2, %v3}, [%r6];\n"      \
+    "st.global.v4.b32 [%rd2], {%v0, %v1, %v2, %v3};\nret;\n}\n" PLAIN("c")
+
+/* What the part of the threads needs whose number has that value of bit 7. */
+static void test_groups(void **state)
+{
+    static const struct {
+        const char *ptx;
+        uint16_t value;
+        unsigned copies, bits; /* of who makes the product */
+    } cases[] = {
+        {GROUPS(PLACE_OF(FIRST)) COPIES MULTIPLY LANDS(0) AGAIN SUMS, 0, 3, 128},
+        {GROUPS(PLACE_OF(FIRST)) COPIES MULTIPLY LANDS(0) AGAIN SUMS, 128, 3, 128},
+        {GROUPS(PLACE_OF(FIRST)) COPIES MULTIPLY LANDS(1) AGAIN LANDS(0) BAR SUMS, 0, 3, 128},
+        {GROUPS(PLACE_OF("shfl.sync.idx.b32 %r9|%p2, %r8, %r14, 31, -1;\nsetp.lt.u32 %p2, %r3, 64;\n"))
+             COPIES MULTIPLY LANDS(0) AGAIN SUMS,
+         0, 3, 128},
+        /* a product may be reading where the other group's sums go: the last is over behind the barrier, or never */
+        {GROUPS(PLACE_OF(FIRST)) COPIES MULTIPLY LANDS(1) AGAIN LANDS(0) SUMS, 0, 5, 0},
+        {GROUPS(PLACE_OF(FIRST)) COPIES MULTIPLY LANDS(1) AGAIN LANDS(1) BAR SUMS, 0, 5, 0},
+        {GROUPS(PLACE_OF(FIRST)) COPIES MULTIPLY "@%p3 " LANDS(0) AGAIN SUMS, 0, 5, 0},
+        /* another lane's number; some lanes of it; a place that data decides; lines of another base; all of that is not
+         * known, and so nothing is of what it reads */
+        {GROUPS(PLACE_OF("shfl.sync.idx.b32 %r9, %r8, 1, 31, -1;\n")) COPIES MULTIPLY LANDS(0) AGAIN SUMS, 0, 5, 0},
+        {GROUPS(PLACE_OF("shfl.sync.idx.b32 %r9, %r8, 0, 7183, -1;\n")) COPIES MULTIPLY LANDS(0) AGAIN SUMS, 0, 5, 0},
+        {GROUPS(PLACE_OF("ld.global.u32 %r9, [%rd1];\n")) COPIES MULTIPLY LANDS(0) AGAIN SUMS, 0, 5, 0},
+        {GROUPS(PLACE_OF(FIRST) "or.b64 %rd3, %rd3, 562949953421312;\n") COPIES MULTIPLY LANDS(0) AGAIN SUMS, 0, 5, 0},
+        {GROUPS(PLACE_OF(FIRST) "add.s64 %rd3, %rd3, 4096;\n") COPIES MULTIPLY LANDS(0) AGAIN SUMS, 0, 5, 0},
+        /* a place that goes on from round to round; the second: both groups' lines */
+        {GROUPS(PLACE_OF(FIRST)) COPIES MULTIPLY LANDS(0) "xor.b64 %rd3, %rd3, 512;\n" AGAIN SUMS, 0, 5, 0},
+        {GROUPS(PLACE_OF("mov.u32 %r9, 0;\n") "mov.b64 %rd5, %rd3;\n")
+             COPIES MULTIPLY LANDS(0) "and.b32 %r9, %r7, 1;\nshl.b32 %r9, %r9, 9;\ncvt.u64.u32 %rd3, %r9;\n"
+                                      "add.s64 %rd3, %rd3, %rd5;\n" AGAIN SUMS,
+         0, 5, 128},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct fix f;
+        struct taken t;
+        struct dt_err e = {0};
+        uint32_t store, load;
+        unsigned runs = 0;
+        share_open(&f, cases[k].ptx, 256, &t, &e);
+        const struct rw_body *b = &f.c.facts.body[0];
+        assert_true(t.r.known && rw_faint_can(b));
+        assert_int_equal(rw_faint_threads(b, &t.r, t.mine, (struct rw_threads){128, cases[k].value}, &t.part, &e), 0);
+        unsigned copies = count(b->f, t.part.keep, PTX_OP_CP_ASYNC, 0);
+        for (uint32_t n = 0; n < b->f->ninst; n++) {
+            struct rw_threads who = t.part.only[n];
+            bool waits = b->f->inst[n].op == PTX_OP_WGMMA_FENCE || b->f->inst[n].op == PTX_OP_WGMMA_COMMIT;
+            if ((rw_is_group_product(&b->f->inst[n]) || waits) &&
+                (who.bits != cases[k].bits || (who.bits && who.value != cases[k].value)))
+                fail_msg("case %zu: line %u by threads with %u in %u", k, b->f->inst[n].line, who.value, who.bits);
+            runs += t.part.run[n] != 0;
+        }
+        if (copies != cases[k].copies || runs != (cases[k].bits != 0))
+            fail_msg("case %zu: %u copies, %u runs", k, copies, runs);
+        assert_int_equal(count(b->f, t.part.keep, PTX_OP_WGMMA_MMA_ASYNC, 0), 1);
+        assert_true(rw_part_reach(b, &t.r, &t.part, &store, &load));
+        for (uint32_t n = 0; n < b->f->ninst; n++) /* without copies it is not right */
+            t.part.keep[n] = t.part.keep[n] && b->f->inst[n].op != PTX_OP_CP_ASYNC;
+        assert_false(rw_part_reach(b, &t.r, &t.part, &store, &load));
         share_close(&f, &t);
     }
 }
@@ -420,9 +513,9 @@ static void test_residency(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_needs),         cmocka_unit_test(test_rounds), cmocka_unit_test(test_many_rounds),
-        cmocka_unit_test(test_plain_effects), cmocka_unit_test(test_tails),  cmocka_unit_test(test_residency),
-        cmocka_unit_test(test_by_thread),     cmocka_unit_test(test_zeros),
+        cmocka_unit_test(test_needs),     cmocka_unit_test(test_rounds),        cmocka_unit_test(test_many_rounds),
+        cmocka_unit_test(test_groups),    cmocka_unit_test(test_plain_effects), cmocka_unit_test(test_tails),
+        cmocka_unit_test(test_residency), cmocka_unit_test(test_by_thread),     cmocka_unit_test(test_zeros),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

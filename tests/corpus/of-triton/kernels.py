@@ -178,6 +178,16 @@ def softmax(x, y, N, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def softmax_rows(x, y, rows, N, BLOCK: tl.constexpr):
+    """Every row that is a grid apart."""
+    i = tl.arange(0, BLOCK)
+    for row in tl.range(tl.program_id(0), rows, tl.num_programs(0), num_stages=1):
+        v = tl.load(x + row * N + i, i < N, other=-float("inf")).to(tl.float32)
+        v = tl.exp(v - tl.max(v, 0))
+        tl.store(y + row * N + i, (v / tl.sum(v, 0)).to(y.dtype.element_ty), i < N)
+
+
+@triton.jit
 def layer_norm(x, w, b, y, N, eps, BLOCK: tl.constexpr):
     row, i = tl.program_id(0), tl.arange(0, BLOCK)
     v = tl.load(x + row * N + i, i < N, other=0.0).to(tl.float32)

@@ -132,7 +132,8 @@ WANT = {"triton-beside-90": beside, "triton-staged-90": staged,
         "triton-mlp-80": lambda b: mlp(b, False), "triton-mlp-90": lambda b: mlp(b, True),
         "triton-own-90": lambda b: {"y": to_f16(softmax(to_f16(b("x", 128, 128) @ b("w", 128, 256))))},
         "triton-persistent-90": persistent, "triton-grouped-80": grouped, "triton-attention-80": attention,
-        "triton-attention-90": attention, "triton-int8-80": int8, "triton-fp8-90": eight, "triton-norms-100": norms}
+        "triton-attention-90": attention, "triton-int8-80": int8, "triton-fp8-90": eight, "triton-norms-100": norms,
+        "triton-rows-90": lambda b: {"y": to_f16(softmax(b("x", 192, 256)))}}
 
 
 def content(graph, folder, seed):
