@@ -163,8 +163,8 @@ int ptx_lower_sum(struct ptx_parser *ps, struct ptx_opnd *o)
 
 /* ---- elements of arrays ------------------------------------------------------------------------------------------ */
 /* The address of the element whose index is a register and `n`: instructions that add it up; *ret: their result. */
-static int element(struct ptx_parser *ps, const struct ptx_inst *like, const struct ptx_opnd *array, uint32_t index,
-                   int64_t n, unsigned wide, uint32_t *ret)
+static int lower_element(struct ptx_parser *ps, const struct ptx_inst *like, const struct ptx_opnd *array,
+                         uint32_t index, int64_t n, unsigned wide, uint32_t *ret)
 {
     unsigned bytes = ptx_type_bytes(ps->f->reg[index].type), of[] = {bytes, wide, wide};
     uint64_t each = ptx_type_bytes(array->var->type);
@@ -223,7 +223,7 @@ int ptx_lower_index(struct ptx_parser *ps, const struct ptx_inst *i, struct ptx_
         return ptx_perr_at(ps, at.line, at.col, "an index of %lld", (long long)n);
     if (index) {
         uint32_t reg = 0;
-        if ((r = element(ps, &like, o, b.reg, n, !memory && ptx_type_bytes(i->type[0]) == 4 ? 4 : 8, &reg)) < 0)
+        if ((r = lower_element(ps, &like, o, b.reg, n, !memory && ptx_type_bytes(i->type[0]) == 4 ? 4 : 8, &reg)) < 0)
             return r;
         *o = memory ? (struct ptx_opnd){.kind = PTX_O_ADDR, .base_kind = PTX_O_REG, .comp = -1, .reg = reg}
                     : reg_opnd(reg);

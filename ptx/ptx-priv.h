@@ -186,7 +186,8 @@ int ptx_vector_add(struct ptx_scope *sc, uint32_t sym, unsigned type, unsigned v
 int ptx_vector_part(struct ptx_parser *ps, const struct ptx_bind *b, struct ptx_opnd *o);
 int ptx_lower_moves(struct ptx_parser *ps, const struct ptx_inst *i, struct ptx_opnd *o); /* mov.vN */
 int ptx_lower_sum(struct ptx_parser *ps, struct ptx_opnd *o); /* at the sign behind a register */
-int ptx_lower_index(struct ptx_parser *ps, const struct ptx_inst *i, struct ptx_opnd *o); /* at the [ behind a variable */
+/* at the [ behind a variable */
+int ptx_lower_index(struct ptx_parser *ps, const struct ptx_inst *i, struct ptx_opnd *o);
 /* vectors among a call's arguments, before it; among its results, before and behind it */
 int ptx_lower_args(struct ptx_parser *ps, const struct ptx_inst *i, struct ptx_opnd *list, bool result);
 int ptx_lower_results(struct ptx_parser *ps, const struct ptx_inst *i);

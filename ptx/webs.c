@@ -92,7 +92,7 @@ static void keep_parts(struct webs *w, const struct ptx_opnd *o)
 }
 
 /* Is there a register to look at? 1, 0; negative: error. */
-static int places(struct webs *w, struct dt_err *e)
+static int web_places(struct webs *w, struct dt_err *e)
 {
     struct ptx_function *f = w->f;
     bool any = false;
@@ -144,7 +144,7 @@ static void name_reg(uint32_t reg, bool write, void *user)
 }
 
 /* Does a write of this instruction leave some of what was there? */
-static bool leaves(const struct ptx_inst *i)
+static bool web_leaves(const struct ptx_inst *i)
 {
     return i->pred != PTX_NO_REG || ptx_op_info(i->op)->flags & PTX_F_DST_READ;
 }
@@ -169,7 +169,7 @@ static void find_webs(struct webs *w, uint32_t reg)
         for (; k < n && at[k] <= w->cfg.block[b].last; k++) {
             struct named x = {.reg = reg};
             ptx_inst_regs(&w->f->inst[at[k]], name_reg, &x);
-            if (!x.writes || leaves(&w->f->inst[at[k]]))
+            if (!x.writes || web_leaves(&w->f->inst[at[k]]))
                 web_join(w, now, nblock + k);
             now = nblock + k;
         }
@@ -280,9 +280,9 @@ static int give_registers(struct webs *w, uint32_t reg)
 }
 
 /* ---- */
-static int split(struct webs *w, struct dt_err *e)
+static int web_split(struct webs *w, struct dt_err *e)
 {
-    int r = places(w, e);
+    int r = web_places(w, e);
     uint64_t work = 0;
     uint32_t most = 0;
     if (r <= 0 || (r = ptx_cfg_build(w->f, &w->cfg, e)) < 0)
@@ -314,7 +314,7 @@ static int split_function(struct ptx_function *f, struct dt_err *e)
     struct webs w = {.f = f, .nreg = f->nreg};
     w.write = dt_calloc((size_t)f->nreg + 1, sizeof *w.write);
     w.first = dt_calloc((size_t)f->nreg + 2, sizeof *w.first);
-    int r = w.write && w.first ? split(&w, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    int r = w.write && w.first ? web_split(&w, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
     free(w.write);
     free(w.first);
     free(w.at);

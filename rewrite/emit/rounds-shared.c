@@ -68,7 +68,7 @@ static bool shared_places(const struct round_shared *x)
     return true;
 }
 
-static bool is_barrier(const struct ptx_inst *i)
+static bool rounds_barrier(const struct ptx_inst *i)
 {
     return (i->op == PTX_OP_BAR_SYNC || i->op == PTX_OP_BARRIER_SYNC) && i->nopnd < 2 && i->pred == PTX_NO_REG;
 }
@@ -80,7 +80,7 @@ static bool shared_before(const struct round_shared *x, uint32_t store, uint32_t
         loop_of(x, store) != loop_of(x, load))
         return false;
     for (uint32_t n = 0; n < x->b->f->ninst; n++)
-        if (is_barrier(&x->b->f->inst[n]) && ptx_inst_dominates(&x->r->cfg, store, n) &&
+        if (rounds_barrier(&x->b->f->inst[n]) && ptx_inst_dominates(&x->r->cfg, store, n) &&
             ptx_inst_dominates(&x->r->cfg, n, load))
             return true;
     return false;
@@ -114,7 +114,7 @@ static bool shared_passes(const struct round_shared *x, uint32_t block, uint32_t
 {
     for (; n <= x->r->cfg.block[block].last; n++) {
         x->within[n] |= other;
-        if (is_barrier(&x->b->f->inst[n]))
+        if (rounds_barrier(&x->b->f->inst[n]))
             return false;
     }
     return true;

@@ -131,9 +131,9 @@ static void sample_level(const struct sg_texture *t, const struct sg_sampler *s,
             outside ? 0 : l->base + (uint64_t)h * l->slice + (uint64_t)j * l->pitch + (uint64_t)i * texel;
     }
     if (f->gather) { /* counter-clockwise from the lower left, where the second coordinate is larger */
-        uint64_t *at = ret->at + first, q[4] = {at[2], at[3], at[1], at[0]};
+        uint64_t *four = ret->at + first, q[4] = {four[2], four[3], four[1], four[0]};
         for (unsigned k = 0; k < 4; k++)
-            at[k] = q[k];
+            four[k] = q[k];
     }
 }
 

@@ -12,10 +12,14 @@ struct sg_plain_bounds {
 };
 
 #if defined __x86_64__ && !defined __clang__
-#define KEEP "vmovdqu64 %%zmm26, %[keep]\n\tvmovdqu64 %%zmm27, 64%[keep]\n\t"
-#define GIVE "vmovdqu64 %[keep], %%zmm26\n\tvmovdqu64 64%[keep], %%zmm27\n\t"
+#define KEEP "vmovdqu64 %%zmm26, %[keep26]\n\tvmovdqu64 %%zmm27, %[keep27]\n\t"
+#define GIVE "vmovdqu64 %[keep26], %%zmm26\n\tvmovdqu64 %[keep27], %%zmm27\n\t"
+/* Two operands: a number in front of one would stand in front of its own offset, as in 648(%rsp). */
+#define KEPT [keep26] "=&m"(keep.zmm26), [keep27] "=&m"(keep.zmm27)
 struct sg_plain_keep {
-    uint8_t byte[128];
+    struct {
+        uint8_t byte[64];
+    } zmm26, zmm27;
 };
 
 /* Addresses of the lanes of `m`, with `base` added, in at[]; true: one is misaligned or out of bounds. x - from, and
@@ -45,7 +49,7 @@ SG_GENERAL_INLINE bool sg_plain_stray(const void *row, bool wide, uint32_t m, co
                               EIGHT(2) EIGHT(3) "vptestmq 40(%[b])%{1to8%}, %%zmm26, %%k2\n\t"                         \
                                                 "vptestmq 32(%[b])%{1to8%}, %%zmm27, %%k3\n\t"                         \
                                                 "kortestw %%k2, %%k3\n\tsetne %[out]\n\t" GIVE                         \
-                     : [out] "=&q"(out), [keep] "=&o"(keep)                                                            \
+                     : [out] "=&q"(out), KEPT                                                            \
                      : [row] "r"(row), [b] "r"(b), [at] "r"(at), [m] "r"(m)                                            \
                      : "memory", "cc")
     if (wide)
@@ -86,7 +90,7 @@ SG_GENERAL_INLINE void sg_plain_load4(const uint64_t at[SG_LANES], uint32_t *con
     "vunpckhpd %%zmm30, %%zmm28, %%zmm28\n\t" ROW4(h, 0, "zmm27") ROW4(h, 1, "zmm26") ROW4(h, 2, "zmm29")              \
         ROW4(h, 3, "zmm28")
     __asm__ volatile(KEEP HALF(0) HALF(1) GIVE
-                     : [r] "=&r"(r), [keep] "=&o"(keep)
+                     : [r] "=&r"(r), KEPT
                      : [at] "r"(at), [d] "r"(d)
                      : "memory");
 #undef HALF
@@ -117,7 +121,7 @@ SG_GENERAL_INLINE void sg_plain_store4(const uint64_t at[SG_LANES], const uint32
     "vunpcklpd %%zmm30, %%zmm28, %%zmm29\n\t"                                                                          \
     "vunpckhpd %%zmm30, %%zmm28, %%zmm28\n\t" FOUR(h, 0) FOUR(h, 1) FOUR(h, 2) FOUR(h, 3)
     __asm__ volatile(KEEP HALF(0) HALF(1) GIVE
-                     : [r] "=&r"(r), [keep] "=&o"(keep)
+                     : [r] "=&r"(r), KEPT
                      : [at] "r"(at), [v] "r"(v)
                      : "memory");
 #undef HALF
@@ -127,6 +131,7 @@ SG_GENERAL_INLINE void sg_plain_store4(const uint64_t at[SG_LANES], const uint32
 }
 #undef KEEP
 #undef GIVE
+#undef KEPT
 #else /* there are no templates (template.c) */
 static inline bool sg_plain_stray(const void *row, bool wide, uint32_t m, const struct sg_plain_bounds *b,
                                   uint64_t at[SG_LANES])

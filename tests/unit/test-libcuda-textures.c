@@ -4,6 +4,8 @@
  */
 #include "tests/unit/driver-fixture.h"
 
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* references are */
+
 /* out[i] = texel i of the reference `ref`, and of the texture t; a surface s gets i at element i */
 static const char ptx[] =
     ".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .texref ref;\n.visible .global .surfref sref;\n"

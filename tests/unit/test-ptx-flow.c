@@ -610,7 +610,8 @@ static void test_split(void **state)
           "cvt.s64.s32 %d1, %r1; mad.lo.s64 %d1$1, %d1, 4, %d2; ld.global.f32 %f1, [%d1$1]; ret;");
     /* a write that some lanes do not do leaves what was there; the third is another web */
     split("mov.u32 %r1, 1; @%p1 mov.u32 %r1, 2; add.u32 %r2, %r1, 1; mov.u32 %r1, 3; add.u32 %r2, %r2, %r1; ret;",
-          "mov.u32 %r1, 1; @%p1 mov.u32 %r1, 2; add.u32 %r2, %r1, 1; mov.u32 %r1$1, 3; add.u32 %r2$1, %r2, %r1$1; ret;");
+          "mov.u32 %r1, 1; @%p1 mov.u32 %r1, 2; add.u32 %r2, %r1, 1; mov.u32 %r1$1, 3; add.u32 %r2$1, %r2, %r1$1; "
+          "ret;");
     /* two ways to one use */
     split("@%p1 bra A; mov.u32 %r1, 1; bra B; A: mov.u32 %r1, 2; B: add.u32 %r2, %r1, 1; mov.u32 %r1, %r2; "
           "st.global.u32 [%d1], %r1; ret;",
