@@ -37,6 +37,7 @@ static int trace_best(const char *dir, struct cap_trace **ret, struct dt_err *e)
 {
     DIR *d = opendir(dir);
     struct cap_trace *best = NULL;
+    struct dt_err bad = {0};
     unsigned others = 0;
     int r = d ? 0 : dt_err_set(e, DT_E_IO, "%s: %s", dir, strerror(errno));
     for (struct dirent *x; d && !r && (x = readdir(d));) {
@@ -44,7 +45,11 @@ static int trace_best(const char *dir, struct cap_trace **ret, struct dt_err *e)
         struct cap_trace *t = NULL;
         if (x->d_name[0] == '.' || asprintf(&path, "%s/%s", dir, x->d_name) < 0)
             continue;
-        r = cap_read(path, &t, e);
+        r = cap_read(path, &t, &bad);
+        if (r == DT_E_IO) { /* of a process that was killed before it had written anything, for one */
+            r = 0;
+            continue;
+        }
         if (!r && best && trace_kernels(best) >= trace_kernels(t)) {
             others += trace_kernels(t) > 0;
             cap_trace_free(t);
@@ -57,10 +62,14 @@ static int trace_best(const char *dir, struct cap_trace **ret, struct dt_err *e)
     if (d)
         closedir(d);
     if (!r && !best)
-        r = dt_err_set(e, DT_E_NOT_FOUND, "the program made no call of the CUDA driver that could be seen");
+        r = bad.num ? bad.num
+                    : dt_err_set(e, DT_E_NOT_FOUND, "the program made no call of the CUDA driver that could be seen");
+    if (r < 0 && bad.num)
+        dt_err_move(e, &bad);
     if (!r && others)
         fprintf(stderr, "dovetail: %u more processes launched kernels; the graph is of the one that launched most\n",
                 others);
+    dt_err_done(&bad);
     if (r < 0)
         best = cap_trace_free(best);
     *ret = best;

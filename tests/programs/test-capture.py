@@ -269,6 +269,13 @@ class Captured(Base):
         r = self.call([DOVETAIL, "capture", "--json", "--socket", "/does/not/exist", "-o", mark, "--", "touch", mark])
         self.assertEqual((r.returncode, json.loads(r.stdout)["code"], os.path.exists(mark)), (4, "no-service", False))
 
+    def test_killed(self):
+        """A process that is killed before it has written anything leaves a trace that is none; the others count."""
+        empty = 'for f in "${DOVETAIL_CAPTURE_DIR:?}"; do : > "$f/1.trace"; done'
+        g, _ = self.capture("--", "sh", "-c", f"{empty}; {self.prog} chain /dev/null")
+        self.assertEqual(len(g["launches"]), 2)
+        self.assertIn("no trace", self.capture("--", "sh", "-c", empty, status=4)[1]["detail"])
+
     def test_page(self):
         """The commands of docs/CAPTURE.md, in its order; figures are not compared."""
         with open(os.path.join(ROOT, "docs/CAPTURE.md"), encoding="utf-8") as f:
