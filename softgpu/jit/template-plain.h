@@ -49,7 +49,7 @@ SG_GENERAL_INLINE bool sg_plain_stray(const void *row, bool wide, uint32_t m, co
                               EIGHT(2) EIGHT(3) "vptestmq 40(%[b])%{1to8%}, %%zmm26, %%k2\n\t"                         \
                                                 "vptestmq 32(%[b])%{1to8%}, %%zmm27, %%k3\n\t"                         \
                                                 "kortestw %%k2, %%k3\n\tsetne %[out]\n\t" GIVE                         \
-                     : [out] "=&q"(out), KEPT                                                            \
+                     : [out] "=&q"(out), KEPT                                                                          \
                      : [row] "r"(row), [b] "r"(b), [at] "r"(at), [m] "r"(m)                                            \
                      : "memory", "cc")
     if (wide)
@@ -89,10 +89,7 @@ SG_GENERAL_INLINE void sg_plain_load4(const uint64_t at[SG_LANES], uint32_t *con
     "vunpcklpd %%zmm30, %%zmm28, %%zmm29\n\t"                                                                          \
     "vunpckhpd %%zmm30, %%zmm28, %%zmm28\n\t" ROW4(h, 0, "zmm27") ROW4(h, 1, "zmm26") ROW4(h, 2, "zmm29")              \
         ROW4(h, 3, "zmm28")
-    __asm__ volatile(KEEP HALF(0) HALF(1) GIVE
-                     : [r] "=&r"(r), KEPT
-                     : [at] "r"(at), [d] "r"(d)
-                     : "memory");
+    __asm__ volatile(KEEP HALF(0) HALF(1) GIVE : [r] "=&r"(r), KEPT : [at] "r"(at), [d] "r"(d) : "memory");
 #undef HALF
 #undef ROW4
 #undef FOUR
@@ -120,10 +117,7 @@ SG_GENERAL_INLINE void sg_plain_store4(const uint64_t at[SG_LANES], const uint32
     "vunpckhpd %%zmm29, %%zmm26, %%zmm26\n\t"                                                                          \
     "vunpcklpd %%zmm30, %%zmm28, %%zmm29\n\t"                                                                          \
     "vunpckhpd %%zmm30, %%zmm28, %%zmm28\n\t" FOUR(h, 0) FOUR(h, 1) FOUR(h, 2) FOUR(h, 3)
-    __asm__ volatile(KEEP HALF(0) HALF(1) GIVE
-                     : [r] "=&r"(r), KEPT
-                     : [at] "r"(at), [v] "r"(v)
-                     : "memory");
+    __asm__ volatile(KEEP HALF(0) HALF(1) GIVE : [r] "=&r"(r), KEPT : [at] "r"(at), [v] "r"(v) : "memory");
 #undef HALF
 #undef FOUR
 #undef ONE

@@ -263,7 +263,7 @@ REFUSED = {
     "waits-behind-it": ("staged-still", case(who="lane", barrier="bar.sync 0; cp.async.wait_all;")),
     "by-a-branch": ("staged-box", case(copy="@!$do bra NOT; " + COPY + " NOT:")),
     "a-number-made-twice": ("staged-still", grouped(
-        (128, 128, 1), barrier="mov.u32 $number, 4; bar.sync $number, 128;")),
+        (128, 128, 1), barrier="setp.gt.u32 $both, $t, 1000; @$both mov.u32 $number, 4; bar.sync $number, 128;")),
     "some-may-wait-elsewhere": ("staged-still", grouped(
         (128, 128, 1), barrier="setp.gt.u32 $both, $t, 1000; vote.sync.any.pred $own, $both, -1; @$own bra ALT; "
         "bar.sync $number, 128;", again="bar.sync 2, 128;", join="bra HERE; ALT: bar.sync $number, 128; HERE:")),

@@ -641,7 +641,7 @@ int main(void)
         cmocka_unit_test(test_verify),    cmocka_unit_test(test_verify_built), cmocka_unit_test(test_build),
         cmocka_unit_test(test_canonical), cmocka_unit_test(test_numbers),      cmocka_unit_test(test_origins),
         cmocka_unit_test(test_cfg),       cmocka_unit_test(test_dominators),   cmocka_unit_test(test_questions),
-        cmocka_unit_test(test_live),      cmocka_unit_test(test_memory),     cmocka_unit_test(test_split),
+        cmocka_unit_test(test_live),      cmocka_unit_test(test_memory),       cmocka_unit_test(test_split),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
