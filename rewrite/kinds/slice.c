@@ -13,8 +13,8 @@
  *   k   the levels `halves` to `sixteenths`, while each is faster than the one before. A level is built if its heaviest
  *       part has clearly less to do than that of the level before
  *
- * By rounds. A kernel whose stores are in a loop over tiles, or over elements a grid apart, has its rounds divided
- * instead, where they do not need each other: part p makes those rounds whose number leaves p (emit/rounds.c). The text
+ * By rounds. A kernel whose stores are in a loop over tiles, or over elements a grid apart, and cannot be divided, has
+ * its rounds divided instead, where they do not need each other: part p makes those rounds whose number leaves p (emit/rounds.c). The text
  * is one, and parts tell each other apart by their block's number. Legal, beside the rows that parts of stores have:
  *   rounds_alone    no asynchronous copies; registers that one round leaves to the next, or to what comes after the
  *                   loop, are integers that each round makes of such registers alone; nothing is kept in local memory
@@ -94,14 +94,16 @@ static int slice_open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt
     struct rw_parts *m = x->mine = dt_calloc(1, sizeof *m);
     *ret_verdict = RW_REFUSED;
     int r = m ? rw_parts_open(x, m, 1, ret_verdict, why, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
-    if (r < 0 || !m->legal || !rw_rounds_plausible(m->one.facts.body[0].f))
+    /* where stores can be divided, they are: attention's softmax over 2,048 tokens (elements a grid apart, four of them
+     * unrolled) takes longer by rounds */
+    if (r <= 0 || !m->legal || !rw_rounds_plausible(m->one.facts.body[0].f))
         return r;
     struct dt_str no = {0};
     int q = rounds_open(x, m, &no, e);
     m->by_rounds = q == 0;
     if (q == 0)
         dt_str_done(why);
-    else if (q == 1 && r == 1) { /* what says more comes first */
+    else if (q == 1) { /* what says more comes first */
         dt_str_addf(&no, "; by stores: %s", why->s ? why->s : "no");
         dt_str_done(why);
         dt_str_add(why, no.s ? no.s : "out of memory");
