@@ -14,8 +14,9 @@
  *       part has clearly less to do than that of the level before
  *
  * By rounds. A kernel whose stores are in a loop over tiles, or over elements a grid apart, and cannot be divided, has
- * its rounds divided instead, where they do not need each other: part p makes those rounds whose number leaves p (emit/rounds.c). The text
- * is one, and parts tell each other apart by their block's number. Legal, beside the rows that parts of stores have:
+ * its rounds divided instead, where they do not need each other: part p makes those rounds whose number leaves p
+ * (emit/rounds.c). The text is one, and parts tell each other apart by their block's number. Legal, beside the rows
+ * that parts of stores have:
  *   rounds_alone    no asynchronous copies; registers that one round leaves to the next, or to what comes after the
  *                   loop, are integers that each round makes of such registers alone; nothing is kept in local memory
  *   rounds_shared   nothing is in shared memory (emit/rounds-shared.c)
