@@ -154,8 +154,8 @@ static bool live_in(const struct webs *w, uint32_t block, uint32_t reg)
     return w->live.in[block][reg / 64] >> reg % 64 & 1;
 }
 
-/* Nodes: the value that each block begins with, and that each place leaves. Of a place that does not write, it is the
- * one that it reads. */
+/* Blocks are all of the text, in its order. Nodes: the value that each block begins with, and that each place leaves.
+ * Of a place that does not write, it is the one that it reads. */
 static void find_webs(struct webs *w, uint32_t reg)
 {
     uint32_t nblock = w->cfg.nblock, n = w->first[reg + 1] - w->first[reg], k = 0;
@@ -164,8 +164,6 @@ static void find_webs(struct webs *w, uint32_t reg)
         w->up[q] = q;
     for (uint32_t b = 0; b < nblock; b++) {
         uint32_t now = b;
-        while (k < n && at[k] < w->cfg.block[b].first) /* none: blocks are all of the text, in its order */
-            k++;
         for (; k < n && at[k] <= w->cfg.block[b].last; k++) {
             struct named x = {.reg = reg};
             ptx_inst_regs(&w->f->inst[at[k]], name_reg, &x);

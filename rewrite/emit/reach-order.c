@@ -170,6 +170,29 @@ static bool order_lands(const struct ptx_inst *i)
     return i->op == PTX_OP_WGMMA_WAIT && i->pred == PTX_NO_REG && i->opnd[0].kind == PTX_O_IMM && !i->opnd[0].bits;
 }
 
+/* Goes through a block from instruction n on, and marks; does control leave it? */
+typedef bool order_on(const struct order *o, uint32_t block, uint32_t n, bool *mark);
+
+/* From instruction n of the block on, and through all that control reaches where `on` lets it leave. */
+static void order_walk(struct order *o, uint32_t block, uint32_t n, order_on *on, bool *mark)
+{
+    uint32_t top = 0;
+    memset(o->mark, 0, o->cfg.nblock);
+    bool leaves = on(o, block, n, mark);
+    for (;;) {
+        const struct ptx_block *q = &o->cfg.block[block];
+        for (uint32_t s = 0; leaves && s < q->nsucc; s++)
+            if (!o->mark[q->succ[s]]) {
+                o->mark[q->succ[s]] = true;
+                o->stack[top++] = q->succ[s];
+            }
+        if (!top)
+            return;
+        block = o->stack[--top];
+        leaves = on(o, block, o->cfg.block[block].first, mark);
+    }
+}
+
 /* The instructions of a block from n on at which a product may be reading; does it, where control leaves the block? */
 static bool flies_on(const struct order *o, uint32_t block, uint32_t n, bool *flies)
 {
@@ -184,21 +207,7 @@ static bool flies_on(const struct order *o, uint32_t block, uint32_t n, bool *fl
 /* And all that is reached from behind load l. */
 static void flight_of(struct order *o, uint32_t l, bool *flies)
 {
-    uint32_t top = 0, block = o->cfg.block_of[l];
-    memset(o->mark, 0, o->cfg.nblock);
-    bool leaves = flies_on(o, block, l + 1, flies);
-    for (;;) {
-        const struct ptx_block *q = &o->cfg.block[block];
-        for (uint32_t s = 0; leaves && s < q->nsucc; s++)
-            if (!o->mark[q->succ[s]]) {
-                o->mark[q->succ[s]] = true;
-                o->stack[top++] = q->succ[s];
-            }
-        if (!top)
-            return;
-        block = o->stack[--top];
-        leaves = flies_on(o, block, o->cfg.block[block].first, flies);
-    }
+    order_walk(o, o->cfg.block_of[l], l + 1, flies_on, flies);
 }
 
 /* 1: it would take too long. */
@@ -247,21 +256,8 @@ static bool order_passes(const struct order *o, uint32_t block, uint32_t n, bool
 /* What is reached from behind instruction n, or from the beginning (UINT32_MAX), without passing a barrier. */
 static void interval(struct order *o, uint32_t n, bool *within)
 {
-    uint32_t top = 0, block = n == UINT32_MAX ? 0 : o->cfg.block_of[n];
-    memset(o->mark, 0, o->cfg.nblock);
-    bool leaves = order_passes(o, block, n == UINT32_MAX ? o->cfg.block[0].first : n + 1, within);
-    for (;;) {
-        const struct ptx_block *q = &o->cfg.block[block];
-        for (uint32_t s = 0; leaves && s < q->nsucc; s++)
-            if (!o->mark[q->succ[s]]) {
-                o->mark[q->succ[s]] = true;
-                o->stack[top++] = q->succ[s];
-            }
-        if (!top)
-            return;
-        block = o->stack[--top];
-        leaves = order_passes(o, block, o->cfg.block[block].first, within);
-    }
+    bool all = n == UINT32_MAX;
+    order_walk(o, all ? 0 : o->cfg.block_of[n], all ? o->cfg.block[0].first : n + 1, order_passes, within);
 }
 
 static int ways(struct order *o, struct dt_arena *mine, struct dt_err *e)

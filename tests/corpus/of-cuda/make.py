@@ -10,7 +10,6 @@ Needs nvcc (CUDA_HOME, or /usr/local/cuda); what is committed comes from the rel
 block reads and writes is in footprints.py of each graph's folder, worked out by hand from the kernels; what the outputs
 are, in values.py here, by numpy.
 """
-import json
 import os
 import re
 import subprocess
@@ -18,6 +17,10 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, ".."))
+
+from document import text  # noqa: E402
+
 RELEASE = "13.0"
 CASES, SIZED = {}, {}
 
@@ -200,21 +203,6 @@ def made(name, table=CASES, sizes=()):
     files["graph.json"] = text({"dovetail": 1, "name": name, "modules": g.modules, "buffers": g.buffers,
                                 "launches": g.launches})
     return files
-
-
-def text(doc):
-    """JSON with a line for each module, buffer and launch."""
-    lines = []
-    for key, value in doc.items():
-        if isinstance(value, dict):
-            inner = ",\n".join(f"    {json.dumps(n)}: {json.dumps(v)}" for n, v in value.items())
-            lines.append(f"  {json.dumps(key)}: {{\n{inner}\n  }}")
-        elif isinstance(value, list):
-            inner = ",\n".join(f"    {json.dumps(v)}" for v in value)
-            lines.append(f"  {json.dumps(key)}: [\n{inner}\n  ]")
-        else:
-            lines.append(f"  {json.dumps(key)}: {json.dumps(value)}")
-    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def write(folder, files):

@@ -9,7 +9,6 @@ captured for a named target (docs/PYTHON.md). PTX has no line information (TRITO
 this folder would stand in it. What each block reads and writes is in footprints.py of each graph's folder, worked out
 by hand from kernels.py; what the outputs are, in values.py here, by numpy.
 """
-import json
 import os
 import re
 import sys
@@ -20,9 +19,10 @@ os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"
 import numpy  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "../../../client/python")]
+sys.path[:0] = [HERE, os.path.join(HERE, ".."), os.path.join(HERE, "../../../client/python")]
 
 import dovetail.triton  # noqa: E402
+from document import text  # noqa: E402
 import kernels as k  # noqa: E402
 import triton  # noqa: E402
 
@@ -295,21 +295,6 @@ def made(name):
         doc["launches"].append(step)
     files["graph.json"] = text(doc)
     return files
-
-
-def text(doc):
-    """JSON with a line for each module, buffer and launch."""
-    lines = []
-    for key, value in doc.items():
-        if isinstance(value, dict):
-            inner = ",\n".join(f"    {json.dumps(n)}: {json.dumps(v)}" for n, v in value.items())
-            lines.append(f"  {json.dumps(key)}: {{\n{inner}\n  }}")
-        elif isinstance(value, list):
-            inner = ",\n".join(f"    {json.dumps(v)}" for v in value)
-            lines.append(f"  {json.dumps(key)}: [\n{inner}\n  ]")
-        else:
-            lines.append(f"  {json.dumps(key)}: {json.dumps(value)}")
-    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def main():
